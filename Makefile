@@ -1,0 +1,59 @@
+# Everything a fresh machine needs: Python 3.11+ and a C compiler. `make demo`, `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch# pip requirement; a machine without a GPU can name a CPU build here
+SPECS ?= $(wildcard specs/*.yaml)
+DEMO_SPEC ?= specs/a100_fa2.yaml
+
+BIN := $(VENV)/bin
+FAGEN := $(BIN)/fagen
+CUDA_FILES = $(shell find templates/include -name '*.cuh')
+
+.PHONY: demo test gpu-test lint format check clean
+
+demo: $(VENV)/.installed ## build a spec; run it on the GPU, or show what the plan says of it
+	$(FAGEN) build $(DEMO_SPEC)
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; \
+	then set -x; $(FAGEN) run $(DEMO_SPEC); \
+	else set -x; $(FAGEN) plan $(DEMO_SPEC); fi
+
+test: $(VENV)/.installed-test ## every test that needs no GPU
+	$(BIN)/python -m pytest -m "not gpu" -n 2
+
+gpu-test: $(VENV)/.installed-test ## the tests that need a GPU; records what runs for `fagen support`
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(VENV)/.installed-dev ## formatting, lint, types, the floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+	$(BIN)/clang-format --dry-run --Werror $(CUDA_FILES)
+
+format: $(VENV)/.installed-dev ## mend what `make lint` can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CUDA_FILES)
+
+check: $(VENV)/.installed ## generated/ is what the specs and templates print
+	$(FAGEN) emit --check $(SPECS)
+
+clean: ## the virtual environment; everything else is kept
+	rm -rf $(VENV)
+
+# A stamp per set of extras: nothing is installed again until pyproject.toml changes.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.$(1)'
+	@touch $@
+endef
+
+$(VENV)/.installed: pyproject.toml
+	$(call install)
+
+$(VENV)/.installed-test: pyproject.toml
+	$(call install,[test])
+
+$(VENV)/.installed-dev: pyproject.toml
+	$(call install,[dev])

@@ -1,0 +1,5 @@
+"""`python -m fagen` is the `fagen` command."""
+
+from fagen.cli.main import app
+
+app(prog_name="fagen")

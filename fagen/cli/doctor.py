@@ -1,0 +1,146 @@
+"""`fagen doctor`: what this machine has for fagen, what is wrong with it, and how to mend it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from fagen import __version__
+from fagen.compile import cache, headers
+from fagen.compile.nvrtc import nvrtc_version
+from fagen.errors import CompileError, LaunchError
+from fagen.hw.arch import arch_of_capability
+from fagen.runtime import context
+
+GPU_DEVICE_FILE = Path("/dev/nvidiactl")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about the machine."""
+
+    subject: str
+    state: Literal["ok", "note", "warning", "trouble"]  # note: fine as it is; trouble: fagen will fail
+    message: str
+    mend: str = ""
+
+
+def doctor_command() -> None:
+    """Check GPU, driver, NVRTC, headers, cache and host compiler; exit code 1 on trouble."""
+    findings = examine()
+    for finding in findings:
+        typer.echo(f"{finding.state:<8} {finding.subject}: {finding.message}")
+        if finding.mend:
+            typer.echo(f"{'':<8} -> {finding.mend}")
+    if any(finding.state == "trouble" for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine() -> list[Finding]:
+    """Everything doctor has to say about this machine."""
+    return [_versions(), *_gpus(), *_nvrtc(), _cache(), _host_compiler()]
+
+
+def _versions() -> Finding:
+    versions = f"fagen {__version__}, Python {platform.python_version()}, PyTorch {metadata.version('torch')}"
+    return Finding("versions", "ok", versions)
+
+
+def _gpus() -> Iterator[Finding]:
+    try:
+        count = context.device_count()
+    except LaunchError as error:
+        if GPU_DEVICE_FILE.exists():
+            yield Finding("GPU", "trouble", f"there is one, but {error}", "install or update NVIDIA's driver")
+        else:
+            yield Finding("GPU", "note", f"{error}; plan, emit and build work without one")
+        return
+    yield Finding("driver", "ok", f"supports CUDA {_dotted(context.driver_version())}")
+    yield from map(_device, range(count))
+    yield _torch()
+
+
+def _device(device: int) -> Finding:
+    name = f"device {device} is {context.device_name(device)}"
+    try:
+        return Finding("GPU", "ok", f"{name}, {arch_of_capability(context.capability(device)).name}")
+    except LaunchError as error:
+        return Finding(
+            "GPU", "trouble", f"{name}: {error}", "use another GPU, or add its row to fagen/hw/arch.py"
+        )
+
+
+def _torch() -> Finding:
+    import torch
+
+    if torch.cuda.is_available():
+        return Finding("PyTorch", "ok", f"sees {torch.cuda.device_count()} GPUs")
+    if torch.version.cuda is None:
+        return Finding("PyTorch", "trouble", "is a build without CUDA", "install a CUDA build of torch")
+    return Finding(
+        "PyTorch", "trouble", f"made for CUDA {torch.version.cuda}, sees no GPU", "update the driver"
+    )
+
+
+def _nvrtc() -> Iterator[Finding]:
+    try:
+        version = nvrtc_version()
+    except CompileError as error:
+        yield Finding("NVRTC", "trouble", str(error), "pip install 'nvidia-cuda-nvrtc>=13.0,<14'")
+        return
+    yield _nvrtc_for_driver(version)
+    found = headers.find_cuda_headers(version[0])
+    if found.problem:
+        yield Finding("CUDA headers", "trouble", found.problem)
+    else:
+        yield Finding("CUDA headers", "ok", str(found.path))
+
+
+def _nvrtc_for_driver(version: tuple[int, int]) -> Finding:
+    try:
+        context.device_count()
+        driver = context.driver_version()
+    except LaunchError:
+        return Finding("NVRTC", "ok", _dotted(version))
+    if version <= driver:
+        return Finding("NVRTC", "ok", f"{_dotted(version)}, which the driver takes")
+    return Finding(
+        "NVRTC",
+        "warning" if version[0] == driver[0] else "trouble",
+        f"{_dotted(version)} is newer than the driver's CUDA {_dotted(driver)}; within one major version the "
+        "driver takes its machine code, but not its PTX",
+        f"update the driver, or pip install 'nvidia-cuda-nvrtc=={_dotted(driver)}.*'",
+    )
+
+
+def _cache() -> Finding:
+    root = cache.default_root()
+    mend = f"set {cache.ENV} to a directory that can be written"
+    if root is None:
+        return Finding("kernel cache", "trouble", "HOME is not set", mend)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as file:
+            file.write(b"\0")
+    except OSError as error:
+        return Finding("kernel cache", "trouble", f"{root} cannot be written: {error.strerror}", mend)
+    return Finding("kernel cache", "ok", str(root))
+
+
+def _host_compiler() -> Finding:
+    for name in ("g++", "clang++"):
+        if path := shutil.which(name):
+            return Finding("host compiler", "ok", path)
+    return Finding("host compiler", "note", "no g++ or clang++ in PATH; only torch.compile needs one")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return "{}.{}".format(*version)

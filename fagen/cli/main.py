@@ -1,0 +1,67 @@
+"""The `fagen` command: registers one function per subcommand and turns errors into exit codes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from fagen import __version__
+from fagen.cli.build import build_command
+from fagen.cli.doctor import doctor_command
+from fagen.cli.emit import emit_command
+from fagen.cli.plan import plan_command
+from fagen.cli.run import run_command
+from fagen.cli.schema import schema_command
+from fagen.cli.support import support_command
+from fagen.errors import FagenError
+
+
+class _Commands(TyperGroup):
+    """Subcommands whose `FagenError` becomes a message and exit code 1, and Ctrl-C exit code 130."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
+        try:
+            return super().invoke(ctx)
+        except FagenError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(130) from interrupt
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="FlashAttention kernels from a YAML spec: plan, emit, build, run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fagen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """FlashAttention kernels from a YAML spec: plan, emit, build, run."""
+
+
+for _name, _command in {
+    "plan": plan_command,
+    "emit": emit_command,
+    "build": build_command,
+    "run": run_command,
+    "support": support_command,
+    "doctor": doctor_command,
+    "schema": schema_command,
+}.items():
+    app.command(_name)(_command)

@@ -1,0 +1,28 @@
+"""`fagen support`: what runs, compiles or is refused, where, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from fagen.support import embedded, markdown, matrix
+
+
+def support_command(
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="Put the Markdown between the markers of this page, e.g. README.md.")
+    ] = None,
+) -> None:
+    """Print which feature runs on hardware, compiles, or is refused, per family and architecture."""
+    table = markdown(matrix())
+    if into:
+        into.write_text(embedded(into.read_text(), table))
+    elif as_markdown:
+        typer.echo(table)
+    else:
+        Console().print(Markdown(table))

@@ -1,0 +1,75 @@
+"""What ptxas says about a kernel: resources read from NVRTC's log, and which of them fail a build."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fagen.emit.source import Source
+from fagen.errors import CompileError
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_BARRIERS = re.compile(r"used (\d+) barriers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_NOTE = re.compile(r"^ptxas warning\s*:\s*(.*)|^ptxas info\s*:\s*(\(C75\d\d\).*)", re.MULTILINE)
+_PERFORMANCE = re.compile(r"\(C75\d\d\)")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes, per thread or per CTA, including the functions it calls."""
+
+    registers: int  # per thread
+    stack_bytes: int  # local memory per thread, spills included
+    spill_store_bytes: int
+    spill_load_bytes: int
+    barriers: int  # named barriers per CTA
+    shared_bytes: int  # static, per CTA; the dynamic part is the plan's
+    warnings: tuple[str, ...]  # ptxas warnings, and its C75xx notes on lost performance
+
+
+def parse(log: str, symbol: str) -> Resources:
+    """Read the resources of `symbol` from the log of a compile with --ptxas-options=-v.
+
+    Raises CompileError when the log does not speak of that kernel.
+    """
+    entries = _ENTRY.findall(log)
+    used = _USED.search(log)
+    if entries != [symbol] or used is None:
+        found = ", ".join(entries) or "none"
+        raise CompileError(f"expected one kernel, {symbol}; NVRTC compiled: {found}")
+    frames = [tuple(map(int, frame)) for frame in _FRAME.findall(log)]
+    barriers, shared = _BARRIERS.search(used[2]), _SHARED.search(used[2])
+    return Resources(
+        registers=int(used[1]),
+        stack_bytes=sum(frame[0] for frame in frames),
+        spill_store_bytes=sum(frame[1] for frame in frames),
+        spill_load_bytes=sum(frame[2] for frame in frames),
+        barriers=int(barriers[1]) if barriers else 0,
+        shared_bytes=int(shared[1]) if shared else 0,
+        warnings=tuple(dict.fromkeys(warning or info for warning, info in _NOTE.findall(log))),
+    )
+
+
+def check(source: Source, resources: Resources) -> None:
+    """Raise CompileError for spills, local memory and C75xx notes that `source.allow` does not name.
+
+    Spills have a stack frame of their own, so `stack` is a finding only where nothing spills.
+    """
+    findings: list[str] = []
+    spilled = resources.spill_store_bytes or resources.spill_load_bytes
+    if spilled and "spills" not in source.allow:
+        findings.append(
+            f"registers spill ({resources.spill_store_bytes} bytes stored, {resources.spill_load_bytes} "
+            f"loaded, {resources.registers} registers per thread); allow with `schedule.allow: [spills]`"
+        )
+    if resources.stack_bytes and not spilled and "stack" not in source.allow:
+        findings.append(
+            f"{resources.stack_bytes} bytes of local memory per thread, without spills (an array that is "
+            "indexed at run time?); allow with `schedule.allow: [stack]`"
+        )
+    findings += [note for note in resources.warnings if _PERFORMANCE.search(note)]
+    if findings:
+        raise CompileError(f"{source.symbol} for {source.arch}: " + "; ".join(findings))

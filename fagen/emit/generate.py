@@ -1,0 +1,89 @@
+"""Writes generated/<name>/: the kernel, its plan and an importable op, all made from the spec alone.
+
+The directories are committed, so that a change to a template shows as a diff of real CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from difflib import unified_diff
+from pathlib import Path
+from pprint import pformat
+
+from fagen.emit.render import render
+from fagen.paths import TEMPLATES
+from fagen.plan.explain import to_markdown
+from fagen.plan.planner import plan
+from fagen.spec.model import Spec
+
+_OP = '''"""{name}: printed by fagen from its spec; change the spec, not this file."""
+
+from fagen import load
+
+SPEC = {spec}
+
+attention = load(SPEC)
+'''
+
+
+def files(spec: Spec) -> dict[str, str]:
+    """File name → text of everything in generated/<name>/. Raises PlanError."""
+    planned = plan(spec)
+    resolved = spec.model_dump(exclude_none=True, exclude_defaults=True)
+    return {
+        "kernel.cu": render(planned).text,
+        "plan.md": to_markdown(planned),
+        "__init__.py": _OP.format(name=spec.name, spec=pformat(resolved, sort_dicts=False, width=100)),
+    }
+
+
+def write(spec: Spec, out: Path) -> list[Path]:
+    """Writes `out`/<name>/ and returns the paths; a file that is right already is left untouched."""
+    directory = out / spec.name
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in files(spec).items():
+        path = directory / name
+        if _read(path) != text:
+            path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def check(spec: Spec, out: Path) -> list[str]:
+    """What differs between `out`/<name>/ and what the spec prints: one diff (or line) per file."""
+    differences = []
+    for name, text in files(spec).items():
+        path = out / spec.name / name
+        found = _read(path)
+        if found is None:
+            differences.append(f"{path}: missing")
+        elif found != text:
+            diff = unified_diff(found.splitlines(), text.splitlines(), str(path), "as the spec prints it", lineterm="")
+            differences.append("\n".join(diff))
+    return differences
+
+
+def compile_commands(specs: Sequence[Spec], out: Path, cuda_include: Path | None = None) -> Path:
+    """Writes compile_commands.json into `out`, so that clangd reads the kernels as CUDA; returns its path."""
+    include = [f"-I{TEMPLATES / 'include'}", *([f"-I{cuda_include}"] if cuda_include else [])]
+    commands = [
+        {
+            "directory": str(out.resolve()),
+            "file": f"{spec.name}/kernel.cu",
+            "arguments": ["clang++", "-xcuda", "-std=c++20", "-nocudalib", f"--cuda-gpu-arch={spec.arch}", *include]
+            + ["-c", f"{spec.name}/kernel.cu"],
+        }
+        for spec in specs
+    ]
+    path = out / "compile_commands.json"
+    path.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

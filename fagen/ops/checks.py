@@ -1,0 +1,139 @@
+"""What an op accepts: every argument that a user can get wrong is an ArgumentError before any kernel runs.
+
+`check_tensors` looks at what a fake tensor has too (so a traced graph fails while it is traced),
+`check_memory` at strides and addresses, `check_scale` at the softmax scale.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fagen.errors import ArgumentError
+from fagen.hw.dtypes import DTYPES
+from fagen.spec.model import Problem
+
+ALIGNMENT = 16  # bytes that a row of q, k or v must start at a multiple of: the widest copy of one thread
+
+# Axes of a tensor in each layout, and where batch, sequence and heads are among them.
+AXES = {
+    "bshd": ("batch", "sequence", "heads", "head_dim"),
+    "bhsd": ("batch", "heads", "sequence", "head_dim"),
+}
+BATCH_ROW_HEAD = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
+
+
+def torch_dtype(problem: Problem) -> torch.dtype:
+    """The dtype of q, k, v and out."""
+    return getattr(torch, DTYPES[problem.dtype].torch)
+
+
+def check_tensors(problem: Problem, q: Any, k: Any, v: Any) -> None:
+    """Type, device, dtype, rank and sizes of q, k and v, which may be fake tensors.
+
+    Raises ArgumentError.
+    """
+    tensors = {"q": q, "k": k, "v": v}
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor on a CUDA device")
+        if x.layout is not torch.strided:
+            raise ArgumentError(f"{name}: has layout {x.layout}; allowed: torch.strided")
+    _check_device(tensors)
+    if any(x.dtype != torch_dtype(problem) for x in tensors.values()):
+        found = ", ".join(f"{name} is {x.dtype}" for name, x in tensors.items())
+        raise ArgumentError(
+            f"dtype: {found}; allowed: {torch_dtype(problem)} for all three (problem.dtype: {problem.dtype})"
+        )
+    _check_sizes(problem, tensors)
+
+
+def check_memory(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Strides and addresses of tensors that passed `check_tensors`: every row is read 16 bytes at a time.
+
+    Raises ArgumentError.
+    """
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.numel() == 0:
+            continue
+        *strides, last = x.stride()
+        if last != 1:
+            raise ArgumentError(
+                f"{name}: stride of its last dimension is {last}; allowed: 1 (use {name}.contiguous())"
+            )
+        step = ALIGNMENT // x.element_size()
+        for axis, size, stride in zip(AXES[problem.layout], x.shape, strides, strict=False):
+            if size > 1 and stride % step:
+                raise ArgumentError(
+                    f"{name}: stride of its {axis} dimension is {stride} elements; allowed: multiples of "
+                    f"{step}, so that every row starts {ALIGNMENT}-byte aligned (use {name}.contiguous())"
+                )
+        if x.data_ptr() % ALIGNMENT:
+            raise ArgumentError(
+                f"{name}: starts {x.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}; "
+                f"allowed: {ALIGNMENT}-byte aligned addresses (use {name}.clone())"
+            )
+
+
+def check_scale(problem: Problem, scale: Any) -> float:
+    """The softmax scale to use: 1/sqrt(head_dim) for None. Raises ArgumentError."""
+    if scale is None:
+        return problem.head_dim**-0.5
+    if not isinstance(scale, Real):
+        raise ArgumentError(f"scale: is a {type(scale).__name__}; allowed: a positive float, or None")
+    value = float(scale)
+    # The bounds keep scale * log2(e) a normal fp32 number.
+    if not 1e-30 <= value <= 1e30:
+        raise ArgumentError(f"scale: is {value}; allowed: from 1e-30 to 1e30, or None for 1/sqrt(head_dim)")
+    return value
+
+
+def _check_device(tensors: dict[str, Tensor]) -> None:
+    for name, x in tensors.items():
+        if x.device.type != "cuda":
+            raise ArgumentError(
+                f"{name}: is on {x.device}; allowed: CUDA devices (use {name}.cuda()); "
+                "fagen.ops.reference.attention runs anywhere"
+            )
+    if len({x.device for x in tensors.values()}) > 1:
+        found = ", ".join(f"{name} is on {x.device}" for name, x in tensors.items())
+        raise ArgumentError(f"device: {found}; allowed: the same device for all three")
+
+
+def _check_sizes(problem: Problem, tensors: dict[str, Tensor]) -> None:
+    axes = f"({', '.join(AXES[problem.layout])}) (problem.layout: {problem.layout})"
+    for name, x in tensors.items():
+        if x.dim() != 4:
+            raise ArgumentError(f"{name}: has shape {_shape(x)}; allowed: 4 dimensions, {axes}")
+    for name, dim, key in (
+        ("q", problem.head_dim, "head_dim"),
+        ("k", problem.head_dim, "head_dim"),
+        ("v", problem.dim_v, "head_dim" if problem.head_dim_v is None else "head_dim_v"),
+    ):
+        if tensors[name].shape[3] != dim:
+            raise ArgumentError(
+                f"{name}: has shape {_shape(tensors[name])}, last dimension {tensors[name].shape[3]}; "
+                f"allowed: {dim} (problem.{key}), dimensions {axes}"
+            )
+    batch, row, head = BATCH_ROW_HEAD[problem.layout]
+    q, k, v = tensors.values()
+
+    def refuse(name: str, what: str) -> None:
+        found = ", ".join(f"{key} {_shape(x)}" for key, x in tensors.items())
+        raise ArgumentError(f"{name}: {what}; found {found}, read as {axes}")
+
+    if q.shape[batch] != k.shape[batch]:
+        refuse("k", f"batch is {k.shape[batch]}; allowed: {q.shape[batch]}, as in q")
+    for axis, size in (("batch", batch), ("sequence", row), ("heads", head)):
+        if v.shape[size] != k.shape[size]:
+            refuse("v", f"{axis} is {v.shape[size]}; allowed: {k.shape[size]}, as in k")
+    heads_q, heads_kv = q.shape[head], k.shape[head]
+    if heads_q != heads_kv and (heads_kv == 0 or heads_q % heads_kv):
+        refuse("k", f"heads is {heads_kv}; allowed: a divisor of q's {heads_q} heads")
+
+
+def _shape(x: Tensor) -> str:
+    return f"({', '.join(map(str, x.shape))})"

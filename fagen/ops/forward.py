@@ -1,0 +1,215 @@
+"""The callable op of one spec: checks, allocates, launches on torch's current stream, and nothing else.
+
+A warm eager call without gradients costs a few microseconds on the host: everything that depends on shapes,
+strides and scale only is kept per combination, and torch's dispatcher is passed by. Traced, differentiated
+and wrapped tensors go through `torch.ops.fagen.<name>`, the same kernel behind torch's dispatcher.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fagen.compile.nvrtc import compile_source
+from fagen.emit.render import render
+from fagen.errors import ArgumentError, LaunchError, PlanError
+from fagen.hw.arch import arch_of_capability
+from fagen.ops.checks import (
+    ALIGNMENT,
+    BATCH_ROW_HEAD,
+    check_memory,
+    check_scale,
+    check_tensors,
+)
+from fagen.ops.register import register
+from fagen.plan.ir import Plan
+from fagen.plan.launch import Launch, Shape, launch
+from fagen.plan.planner import plan
+from fagen.runtime import context, module
+from fagen.runtime.launch import Launcher
+from fagen.spec.model import Spec
+
+# Remembered per op. A decode loop has a new one at every step: start over when full.
+_MAX_CALLS = 4096
+
+
+class _Loaded(NamedTuple):
+    """A kernel on one device, and the plan it was made from."""
+
+    plan: Plan
+    kernel: module.Kernel
+
+
+class _Call(NamedTuple):
+    """What a call needs besides pointers and a stream."""
+
+    launcher: Launcher | None  # None: there is nothing to compute
+    out_shape: tuple[int, ...]
+    lse_shape: tuple[int, ...]
+    device: int
+
+
+class AttentionOp:
+    """Attention as one spec says: `op(q, k, v)` on CUDA tensors, also as `torch.ops.fagen.<name>`.
+
+    Made by `fagen.load`, which keeps one per spec.
+    """
+
+    def __init__(self, spec: Spec, arch: str | None = None):
+        """Plan `spec` and register it with torch; `arch` pins the op to GPUs of one arch.
+
+        Raises PlanError, and ArgumentError if the name already stands for another spec.
+        """
+        self.spec = spec
+        self.arch = arch  # pinned by the user; None: that of the tensors' device
+        self.name = spec.name if arch is None else f"{spec.name}__{arch}"
+        self._plan = plan(spec, arch)
+        self._kernels: dict[int, _Loaded] = {}  # by device index
+        self._calls: dict[tuple, _Call] = {}
+        self._lock = Lock()
+        self._torch_op = register(self.name, spec, self._run_for_torch)
+
+    @overload
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scale: float | None = None,
+        return_lse: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, return_lse: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, return_lse: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """out, or (out, LSE) with `return_lse`, on the current stream of the tensors' device; never waits.
+
+        q [batch, seqlen_q, heads_q, head_dim], k [batch, seqlen_k, heads_kv, head_dim] and
+        v [batch, seqlen_k, heads_kv, head_dim_v] in the spec's layout and dtype, rows 16-byte aligned and
+        contiguous, heads_q a multiple of heads_kv. `scale` is 1/sqrt(head_dim) if left out. out is
+        contiguous, [batch, seqlen_q, heads_q, head_dim_v] in the same layout; LSE is fp32
+        [batch, heads_q, seqlen_q], natural log. A query that sees no key has out 0 and LSE -inf.
+        Raises ArgumentError before anything runs; PlanError, CompileError or LaunchError at the first call
+        on a device, which builds the kernel (see `prepare`).
+        """
+        if _is_plain(q, k, v):
+            out, lse = self._run(q, k, v, scale, return_lse)
+        else:
+            if not torch.compiler.is_compiling():  # the dispatcher's own complaint would name no key
+                check_tensors(self.spec.problem, q, k, v)
+                scale = check_scale(self.spec.problem, scale)
+            out, lse = self._torch_op(q, k, v, scale)
+        return (out, lse) if return_lse else out
+
+    def __repr__(self) -> str:
+        return f"<fagen op {self.name}>"
+
+    def prepare(self, device: torch.device | int | str | None = None) -> None:
+        """Build and load the kernel for a CUDA device, the current one if left out, ahead of the first call.
+
+        Raises PlanError, CompileError, LaunchError.
+        """
+        device = torch.device("cuda" if device is None else device)
+        self._load(torch.cuda.current_device() if device.index is None else device.index)
+
+    def _run(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float | None, want_lse: bool
+    ) -> tuple[Tensor, Any]:
+        """out and, if wanted, LSE, else None."""
+        try:
+            q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+            # fmt: off
+            key = (
+                q.shape, q.stride(), q.dtype, q.device,
+                k.shape, k.stride(), k.dtype, k.device,
+                v.shape, v.stride(), v.dtype, v.device,
+                (q_at | k_at | v_at) % ALIGNMENT, scale,
+            )
+            # fmt: on
+            call = self._calls.get(key)
+        except (RuntimeError, TypeError):  # no strides, no storage or no hash
+            self._check(q, k, v, scale)
+            raise
+        if call is None:
+            call = self._new_call(q, k, v, self._check(q, k, v, scale))
+            if len(self._calls) >= _MAX_CALLS:
+                self._calls.clear()
+            self._calls[key] = call
+        out = q.new_empty(call.out_shape)
+        lse = q.new_empty(call.lse_shape, dtype=torch.float32) if want_lse else None
+        if call.launcher is not None:
+            stream = torch._C._cuda_getCurrentRawStream(call.device)
+            call.launcher(stream, q_at, k_at, v_at, out.data_ptr(), 0 if lse is None else lse.data_ptr())
+        return out, lse
+
+    def _run_for_torch(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return self._run(q, k, v, scale, want_lse=True)
+
+    def _check(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> float:
+        check_tensors(self.spec.problem, q, k, v)
+        check_memory(self.spec.problem, q, k, v)
+        return check_scale(self.spec.problem, scale)
+
+    def _new_call(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> _Call:
+        problem = self.spec.problem
+        batch, row, head = axes = BATCH_ROW_HEAD[problem.layout]
+        shape = Shape(q.shape[batch], q.shape[row], k.shape[row], q.shape[head], k.shape[head])
+        out_shape = (*q.shape[:3], problem.dim_v)
+        device = q.device.index
+        kernel = self._load(device)
+        to_launch = _launch(kernel.plan, shape, scale)
+        launcher = None
+        if to_launch.grid:
+            _, b, c, d = out_shape
+            out_strides = (b * c * d, c * d, d)
+            strides = (s[axis] for s in (q.stride(), k.stride(), v.stride(), out_strides) for axis in axes)
+            launcher = Launcher(kernel.kernel, to_launch.grid, (*strides, *to_launch.scalars))
+        return _Call(launcher, out_shape, (shape.batch, shape.heads_q, shape.seqlen_q), device)
+
+    def _load(self, device: int) -> _Loaded:
+        with self._lock:
+            if device not in self._kernels:
+                arch = arch_of_capability(context.capability(device)).name
+                if self.arch not in (None, arch):
+                    raise LaunchError(
+                        f"{self.name}: arch is pinned to {self.arch}; cuda:{device} is "
+                        f"{context.device_name(device)}, {arch}: load it with arch={arch!r} or none"
+                    )
+                made = self._plan if self._plan.arch.name == arch else plan(self.spec, arch)
+                source = render(made)
+                artifact = compile_source(source)
+                kernel = module.load(artifact, source.threads, source.smem_bytes, device)
+                self._kernels[device] = _Loaded(made, kernel)
+            return self._kernels[device]
+
+
+def _launch(made: Plan, shape: Shape, scale: float) -> Launch:
+    try:
+        return launch(made, shape, scale)
+    except PlanError as error:  # here it is the tensors that are too large
+        raise ArgumentError(str(error)) from error
+
+
+def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether nothing but the kernel needs to see this call: no tracing, no gradients, no wrapped tensors."""
+    return not (
+        torch.compiler.is_compiling()
+        or q.__class__ is not Tensor
+        or k.__class__ is not Tensor
+        or v.__class__ is not Tensor
+        or ((q.requires_grad or k.requires_grad or v.requires_grad) and torch.is_grad_enabled())
+        or torch._C._len_torch_dispatch_stack()
+        or forward_ad._current_level >= 0
+    )

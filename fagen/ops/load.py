@@ -1,0 +1,35 @@
+"""`fagen.load`: from a spec to a callable op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from fagen.ops.forward import AttentionOp
+from fagen.spec.load import load_spec
+from fagen.spec.model import Spec
+
+_LOCK = Lock()
+_ops: dict[tuple[str, str | None], AttentionOp] = {}  # by resolved spec and arch
+
+
+def load(
+    spec: str | Path | Mapping[str, Any] | Spec,
+    overrides: Mapping[str, Any] | None = None,
+    arch: str | None = None,
+) -> AttentionOp:
+    """The op of `spec`: a path of a YAML file, a mapping, or a Spec; needs no GPU until it is called.
+
+    `overrides` are dotted keys, e.g. {"problem.head_dim": 64}. Left to itself the op builds its kernel for
+    whatever GPU its tensors are on; `arch`, e.g. "sm_80", pins it to one and refuses every other. The same
+    spec, overrides and arch give the same op. Raises SpecError, and ArgumentError if the name already stands
+    for another spec in this process.
+    """
+    resolved = load_spec(spec, overrides)
+    key = (resolved.model_dump_json(), arch)
+    with _LOCK:
+        if key not in _ops:
+            _ops[key] = AttentionOp(resolved, arch)
+        return _ops[key]

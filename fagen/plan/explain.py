@@ -1,0 +1,281 @@
+"""A plan as a person reads it: one list of sections, shown as rich tables, as Markdown or as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from fagen.plan import io, symbols
+from fagen.plan.ir import Account, Plan
+from fagen.plan.launch import Shape, launch
+from fagen.plan.predict import predict
+
+DEFAULT_SHAPE = Shape(batch=2, seqlen_q=8192, seqlen_k=8192, heads_q=16, heads_kv=16)
+
+MASKS = {
+    "none": "none: every query sees every key",
+    "causal": "causal: bottom-right, query i sees key j <= i + S_k - S_q",
+}
+# True of the v2 forward by construction: one CTA per (batch, head, Q block), and no second kernel.
+BATCH_INVARIANCE = (
+    "always, without a setting: one CTA walks all keys of its queries in a fixed order (no split-KV, no "
+    "atomics), so a row's bits do not depend on the batch size, on other sequences or on other heads; "
+    "queries of one sequence that share a warp decide together when to rescale"
+)
+
+
+class Code(str):
+    """Text that Markdown sets in code type: a formula, an identifier."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table under a title. Cells are raw values: str, Code, int, float, or None for an empty one.
+
+    With `facts` the rows are (name, value) pairs, which are one object in JSON; else each row is an object.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    notes: tuple[str, ...] = ()
+    facts: bool = False
+
+
+def sections(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> list[Section]:
+    """Everything there is to say about a plan, in reading order; `shape` for launch, prediction and traffic.
+
+    Raises PlanError if the shape is beyond what the kernel can be launched on.
+    """
+    return [
+        _kernel(plan),
+        _schedule(plan),
+        *map(_account, plan.accounts),
+        _shared_memory(plan),
+        _symbols("Symbols of the budgets and engines", symbols.MEANINGS),
+        _engines(plan),
+        _launch(plan, shape),
+        _prediction(plan, shape),
+        _traffic(plan, shape),
+        _formulas(),
+        _symbols("Symbols of the traffic formulas", io.SYMBOLS),
+    ]
+
+
+def to_tables(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> Group:
+    """The sections as tables that a rich console prints."""
+    return Group(*(part for section in sections(plan, shape) for part in _rich(section)))
+
+
+def to_markdown(plan: Plan) -> str:
+    """The sections as a Markdown page, for the default shape; the same plan always gives the same text."""
+    return f"# The plan of {plan.spec.name}\n\n" + "\n".join(map(_markdown, sections(plan)))
+
+
+def to_json(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
+    """The sections as JSON-serialisable values, keyed by title in snake case; no number is rounded."""
+    return {_key(section.title): _json(section) for section in sections(plan, shape)}
+
+
+def _kernel(plan: Plan) -> Section:
+    spec, problem, arch, device = plan.spec, plan.spec.problem, plan.arch, plan.device
+    facts = {
+        "name": Code(spec.name),
+        "kernel": Code(plan.symbol),
+        "family": spec.family,
+        "arch": arch.name,
+        "device": f"{device.name}: {device.sms} SMs at {device.clock_hz / 1e9:.2f} GHz",
+        "passes": ", ".join(problem.passes),
+        "dtype": problem.dtype,
+        "head_dim": problem.head_dim,
+        "head_dim_v": problem.dim_v,
+        "layout": problem.layout,
+        "mask": MASKS[problem.mask],
+        "batch-invariant": BATCH_INVARIANCE,
+    }
+    notes = [
+        f"{row.name}: estimated, not published: {', '.join(row.estimates)}"
+        for row in (arch, device)
+        if row.estimates
+    ]
+    return _facts("Kernel", facts, notes)
+
+
+def _schedule(plan: Plan) -> Section:
+    tiling = plan.tiling
+    resolved = {
+        "tile.q": tiling.q,
+        "tile.kv": tiling.kv,
+        "stages.kv": tiling.stages,
+        "roles.math.warps": tiling.warps,
+        "q_operand": tiling.q_operand,
+        "ctas_per_sm": tiling.ctas_per_sm,
+        "softmax.rescale": "always" if tiling.lazy_rescale is None else f"lazy: {tiling.lazy_rescale:g}",
+        "scheduler": tiling.scheduler,
+    }
+    rows = (
+        (Code(key), value, "planner" if key in plan.planned else "spec") for key, value in resolved.items()
+    )
+    return Section("Schedule", ("key", "value", "chosen by"), tuple(rows))
+
+
+def _account(account: Account) -> Section:
+    rows = [(term.name, Code(term.formula), term.value) for term in account.terms]
+    rows += [("used", None, account.used), ("allowed", None, account.allowed)]
+    return Section(f"Budget: {account.resource}", ("term", "formula", account.unit), tuple(rows))
+
+
+def _shared_memory(plan: Plan) -> Section:
+    rows = ((Code(b.name), b.offset, b.stages, b.rows, b.cols, b.bytes) for b in plan.buffers)
+    return Section(
+        "Shared memory map",
+        ("buffer", "offset", "stages", "rows", "columns", "bytes"),
+        tuple(rows),
+        ("columns are padded to a multiple of 16; O leaves through the buffer of Q",),
+    )
+
+
+def _engines(plan: Plan) -> Section:
+    engines = plan.engines
+    rows = (
+        (load.engine, load.cycles, f"{load.cycles / engines.bound.cycles:.0%}", Code(load.work))
+        for load in engines.loads
+    )
+    return Section(
+        "Engines",
+        ("engine", "cycles", "of the bound", "work"),
+        tuple(rows),
+        (
+            "cycles that one SM needs for one Br x Bc tile",
+            f"bound: {engines.bound.engine}; predicted for a full device: {engines.tflops:.0f} TFLOP/s",
+        ),
+    )
+
+
+def _launch(plan: Plan, shape: Shape) -> Section:
+    launched = launch(plan, shape, scale=1.0)
+    facts = {
+        "B,Sq,Sk,Hq,Hkv": str(shape),
+        "grid": launched.grid,
+        "CTAs at a time": plan.device.sms * plan.tiling.ctas_per_sm,
+        "threads per CTA": plan.tiling.threads,
+        "dynamic shared memory, bytes": plan.smem_bytes,
+        "heads side by side": launched.scalars.heads_in_l2,
+    }
+    return _facts("Launch", facts)
+
+
+def _prediction(plan: Plan, shape: Shape) -> Section:
+    predicted = predict(plan, shape)
+    facts = {
+        "FLOP": predicted.flops,
+        "time, us": predicted.seconds * 1e6,
+        "TFLOP/s": predicted.tflops,
+        "bound": predicted.bound,
+    }
+    return _facts(
+        "Predicted forward", facts, ("a model's prediction, not a measurement; visible pairs only",)
+    )
+
+
+def _traffic(plan: Plan, shape: Shape) -> Section:
+    at = io.setting(plan, shape)
+    speeds = {"HBM": plan.device.hbm_bytes_per_s, "L2": plan.device.l2_bytes_per_s}
+    rows = []
+    for one in io.FORMULAS:
+        moved, values = io.evaluate(one, at), io.values(one, at)
+        visited, reads = (float(values[symbol]) if one.bytes.has(symbol) else None for symbol in (io.f, io.R))
+        time = moved / speeds[one.level] * 1e6
+        rows.append(
+            (one.algorithm, one.direction, one.level, moved, time, visited, reads, _theta(io.law(one)))
+        )
+    return Section(
+        "Traffic",
+        ("algorithm", "pass", "level", "bytes", "us at peak", "f", "R", "growth of one head"),
+        tuple(rows),
+        (
+            f"for B,Sq,Sk,Hq,Hkv = {shape}; f and R: see the symbols below",
+            "HBM: bytes over the memory bus (standard, v1: without a cache, as in the papers; v2: after L2); "
+            "L2: bytes that the SMs ask of L2",
+            "v2 is this kernel's tile; v1 has the blocks of its paper in this chip's shared memory",
+        ),
+    )
+
+
+def _formulas() -> Section:
+    rows = (
+        (one.algorithm, one.direction, one.level, part.name, Code(part.bytes))
+        for one in io.FORMULAS
+        for part in one.parts
+    )
+    return Section("Traffic formulas", ("algorithm", "pass", "level", "part", "bytes"), tuple(rows))
+
+
+def _symbols(title: str, meanings: dict[sp.Symbol, str]) -> Section:
+    return Section(
+        title, ("symbol", "meaning"), tuple((Code(symbol), meaning) for symbol, meaning in meanings.items())
+    )
+
+
+def _facts(title: str, facts: dict[str, Any], notes: Iterable[str] = ()) -> Section:
+    return Section(title, ("fact", "value"), tuple(facts.items()), tuple(notes), facts=True)
+
+
+def _theta(growth: sp.Expr) -> str:
+    return f"Θ({growth})".replace("**2", "²").replace("*", " ")
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value < 1000:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+
+
+def _is_numeric(section: Section, column: int) -> bool:
+    cells = [row[column] for row in section.rows]
+    return not section.facts and all(isinstance(cell, int | float | None) for cell in cells)
+
+
+def _json(section: Section) -> Any:
+    if section.facts:
+        return {_key(name): value for name, value in section.rows}
+    keys = [_key(column) for column in section.columns]
+    return [dict(zip(keys, row, strict=True)) for row in section.rows]
+
+
+def _markdown(section: Section) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def cell(value: Any) -> str:
+        text = _text(value).replace("|", "\\|")
+        return f"`{text}`" if isinstance(value, Code) else text
+
+    rules = ["---:" if _is_numeric(section, i) else "---" for i in range(len(section.columns))]
+    table = [line(section.columns), line(rules), *(line(map(cell, row)) for row in section.rows)]
+    notes = [f"\n{note[0].upper()}{note[1:]}." for note in section.notes]
+    return "\n".join([f"## {section.title}\n", *table, *notes]) + "\n"
+
+
+def _rich(section: Section) -> list[Table | Text]:
+    table = Table(title=section.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.show_header = not section.facts
+    for i, column in enumerate(section.columns):
+        table.add_column(column, justify="right" if _is_numeric(section, i) else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*(Text(_text(value)) for value in row))
+    return [table, *(Text(f"  {note}", style="dim") for note in section.notes), Text()]

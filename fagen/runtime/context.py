@@ -1,0 +1,80 @@
+"""CUDA driver calls, and the primary contexts that torch works in too.
+
+Nothing here changes what the caller finds current afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cuda.bindings.driver as driver
+from cuda.pathfinder import DynamicLibNotFoundError
+
+from fagen.errors import LaunchError
+
+
+def value(doing: str, answer: tuple) -> Any:
+    """What a driver call returned beside its result. Raises LaunchError, with CUDA's name, on a failure."""
+    result, *values = answer
+    if result != driver.CUresult.CUDA_SUCCESS:
+        raise LaunchError(f"{doing}: {result.name}")
+    return values[0] if values else None
+
+
+@functools.cache
+def primary_context(device: int) -> Any:
+    """The device's primary context, kept alive from now on. Raises LaunchError with no driver or device."""
+    doing = f"using CUDA device {device}"
+    try:
+        value(doing, driver.cuInit(0))
+    except DynamicLibNotFoundError as error:
+        raise LaunchError(f"{doing}: no CUDA driver (libcuda.so.1) on this machine") from error
+    return value(doing, driver.cuDevicePrimaryCtxRetain(value(doing, driver.cuDeviceGet(device))))
+
+
+@contextmanager
+def current_device(device: int) -> Iterator[None]:
+    """Make the device's primary context current on this thread for the length of a `with` block."""
+    doing = f"switching to CUDA device {device}"
+    value(doing, driver.cuCtxPushCurrent(primary_context(device)))
+    try:
+        yield
+    finally:
+        value(doing, driver.cuCtxPopCurrent())
+
+
+def capability(device: int) -> tuple[int, int]:
+    """Compute capability of the device, (9, 0)."""
+    doing = f"asking CUDA device {device} for its capability"
+    primary_context(device)
+    handle = value(doing, driver.cuDeviceGet(device))
+    attribute = driver.CUdevice_attribute
+    major, minor = (
+        value(doing, driver.cuDeviceGetAttribute(which, handle))
+        for which in (
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )
+    )
+    return major, minor
+
+
+def device_name(device: int) -> str:
+    """The device's product name."""
+    name = value("asking for a device's name", driver.cuDeviceGetName(128, driver.cuDeviceGet(device)[1]))
+    return name.rstrip(b"\0").decode()
+
+
+def driver_version() -> tuple[int, int]:
+    """Newest CUDA version that the driver supports, (13, 0)."""
+    number = value("asking for the driver's version", driver.cuDriverGetVersion())
+    return number // 1000, number % 1000 // 10
+
+
+def device_count() -> int:
+    """CUDA devices on this machine. Raises LaunchError with no driver or device."""
+    primary_context(0)
+    return value("counting CUDA devices", driver.cuDeviceGetCount())

@@ -1,0 +1,162 @@
+"""What is supported where: every feature, on every architecture, for every family of kernels.
+
+Nothing here is a claim. Whether a feature is refused, and why, is what the spec's rules and the planner say
+to a spec that asks for it; that it compiles is checked by tests/cli/test_support.py; that it runs is
+written to support_results.json by tests/cli/test_support_gpu.py on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fagen.errors import PlanError, SpecError
+from fagen.hw.arch import ARCHES
+from fagen.plan.ir import Plan
+from fagen.plan.launch import Shape
+from fagen.plan.planner import plan
+from fagen.spec.load import load_spec
+from fagen.spec.model import Spec
+
+BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"  # around the table in the README
+RESULTS = Path(__file__).with_name("support_results.json")
+FAMILIES: tuple[str, ...] = get_args(Spec.model_fields["family"].annotation)
+
+
+SMALL = Shape(2, 200, 200, 4, 4)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something a user may ask for: keys of `problem:`, and a call that shows it."""
+
+    name: str
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    shape: Shape = SMALL
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("fp16", {"dtype": "fp16"}),
+    Feature("bf16"),
+    Feature("fp8 (e4m3)", {"dtype": "e4m3"}),
+    Feature("head_dim 64", {"head_dim": 64}),
+    Feature("head_dim 72", {"head_dim": 72}),
+    Feature("head_dim 128"),
+    Feature("head_dim 256", {"head_dim": 256}),
+    Feature("head_dim 192, head_dim_v 128", {"head_dim": 192, "head_dim_v": 128}),
+    Feature("causal", {"mask": "causal"}),
+    Feature("causal, fewer queries than keys", {"mask": "causal"}, Shape(2, 77, 300, 4, 4)),
+    Feature("causal, more queries than keys", {"mask": "causal"}, Shape(2, 300, 77, 4, 4)),
+    Feature("sliding window", {"mask": {"window": [128, 0]}}),
+    Feature("grouped heads (GQA)", shape=Shape(2, 200, 200, 8, 2)),
+    Feature("one key/value head (MQA)", shape=Shape(2, 200, 200, 6, 1)),
+    Feature("one query", shape=Shape(2, 1, 1000, 4, 4)),
+    Feature("no keys", shape=Shape(2, 100, 0, 4, 4)),
+    Feature("BHSD layout", {"layout": "bhsd"}),
+    Feature("backward", {"passes": ["forward", "backward"]}),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One feature of one family on one architecture."""
+
+    family: str
+    feature: Feature
+    arch: str
+    verdict: Literal["runs", "compiles", "refused"]
+    detail: str  # the device that it ran on, or why it is refused
+
+
+def matrix() -> list[Cell]:
+    """A cell for every family, feature and architecture, from the rules, the planner and recorded runs."""
+    results = read_results()
+    return [
+        _cell(family, feature, arch, results.get(arch, {}))
+        for family in FAMILIES
+        for feature in FEATURES
+        for arch in ARCHES
+    ]
+
+
+def plan_of(family: str, feature: Feature, arch: str) -> Plan:
+    """The plan of a spec that asks for `feature` and leaves the schedule to the planner.
+
+    Raises SpecError or PlanError where it is refused.
+    """
+    problem = {"dtype": "bf16", "head_dim": 128, **feature.problem}
+    words = "".join(c if c.isalnum() else "_" for c in feature.name.lower())
+    name = f"support_{family}_{words}_{arch}"
+    return plan(load_spec({"name": name, "family": family, "arch": arch, "problem": problem}))
+
+
+def read_results(path: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """By arch: `device`, the product that ran the tests, and `right`, by family the features that passed."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def record(arch: str, device: str, outcomes: Mapping[tuple[str, str], bool], path: Path = RESULTS) -> None:
+    """Write down which (family, feature) came out right on a device, over what was known of its arch."""
+    results = read_results(path)
+    right: dict[str, set[str]] = {
+        f: set(names) for f, names in results.get(arch, {}).get("right", {}).items()
+    }
+    for (family, feature), passed in outcomes.items():
+        names = right.setdefault(family, set())
+        names.add(feature) if passed else names.discard(feature)
+    results[arch] = {"device": device, "right": {family: sorted(names) for family, names in right.items()}}
+    path.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+
+
+def markdown(cells: list[Cell]) -> str:
+    """A table per family, and under it the reasons of what is refused."""
+    return "\n".join(
+        line for family in FAMILIES for line in _family([c for c in cells if c.family == family])
+    )
+
+
+def embedded(page: str, table: str) -> str:
+    """`page` with `table` between the markers. Raises ValueError for a page without them."""
+    before, table_and_after = page.split(BEGIN)
+    _, after = table_and_after.split(END)
+    return f"{before}{BEGIN}{table}\n{END}{after}"
+
+
+def _cell(family: str, feature: Feature, arch: str, results: Mapping[str, Any]) -> Cell:
+    try:
+        plan_of(family, feature, arch)
+    except SpecError as error:
+        return Cell(
+            family, feature, arch, "refused", "; ".join(f"`{i.key}` {i.message}" for i in error.issues)
+        )
+    except PlanError as error:
+        return Cell(family, feature, arch, "refused", str(error).splitlines()[0])
+    if feature.name in results.get("right", {}).get(family, ()):
+        return Cell(family, feature, arch, "runs", results["device"])
+    return Cell(family, feature, arch, "compiles", "")
+
+
+def _family(cells: list[Cell]) -> Iterator[str]:
+    arches = list(dict.fromkeys(cell.arch for cell in cells))
+    reasons: dict[str, int] = {}
+    yield f"| {cells[0].family} forward | {' | '.join(arches)} |"
+    yield "|---" * (1 + len(arches)) + "|"
+    for feature in FEATURES:
+        row = [cell for cell in cells if cell.feature is feature]
+        yield f"| {feature.name} | {' | '.join(_text(cell, reasons) for cell in row)} |"
+    yield ""
+    for reason, number in reasons.items():
+        yield f"{number}. {reason}"
+    devices = {cell.arch: cell.detail for cell in cells if cell.verdict == "runs"}
+    if devices:
+        yield ""
+        yield "Ran on: " + ", ".join(f"{arch} {device}" for arch, device in devices.items()) + "."
+
+
+def _text(cell: Cell, reasons: dict[str, int]) -> str:
+    if cell.verdict != "refused":
+        return cell.verdict
+    return f"refused ({reasons.setdefault(cell.detail, len(reasons) + 1)})"

@@ -1,0 +1,167 @@
+// fagen_h200_fa2_fwd: FlashAttention-2 forward for sm_90a
+//
+// problem: bf16, head_dim 128, head_dim_v 128, layout bshd
+// causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
+//
+// shared memory per CTA: 163840 of 232448 bytes
+//   Q tile, O staged through it    32768  Br*bytes*Max(d, dv)
+//   K ring                      65536  Bc*bytes*d*stages
+//   V ring                      65536  Bc*bytes*dv*stages
+// shared memory per SM: 164864 of 233472 bytes
+//   tiles of all CTAs          163840  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
+//   taken by the driver          1024  ctas*reserved
+// registers per thread: 196 of 255 registers
+//   O accumulator                  64  Br*dv/(32*warps)
+//   S accumulator                  64  Bc*Br/(32*warps)
+//   P fragment of one k-step (P takes over the registers of S)        4  Br/(4*warps)
+//   Q fragments, held              32  Br*d/(64*warps)
+//   K or V fragments of two k-steps        8  8
+//   row maximum and row sum         4  Br/(4*warps)
+//   addresses and counters         20  20
+// threads per SM: 256 of 2048 threads
+//   math warps                    256  32*ctas*warps
+//
+// One CTA owns 128 queries of one head; its warps split the rows. K and V tiles arrive by cp.async in a ring of
+// 2, from the last visible key to the first. O stays unnormalised in registers until the end.
+// Printed by fagen from the spec: change the spec or the template, not this file.
+
+#include "fagen/attn/mask.cuh"
+#include "fagen/attn/softmax.cuh"
+#include "fagen/epilogue/store_rows.cuh"
+#include "fagen/mma/sm80.cuh"
+#include "fagen/pipe/load_tile.cuh"
+#include "fagen/sched/longest_first.cuh"
+
+using T = __nv_bfloat16;  // problem.dtype
+
+struct Params {
+  const T* q;  // queries
+  const T* k;  // keys
+  const T* v;  // values
+  T* out;  // output
+  float* lse;  // natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted
+  int64_t q_batch_stride;  // elements between neighbours of q along batch
+  int64_t q_row_stride;  // elements between neighbours of q along row
+  int64_t q_head_stride;  // elements between neighbours of q along head
+  int64_t k_batch_stride;  // elements between neighbours of k along batch
+  int64_t k_row_stride;  // elements between neighbours of k along row
+  int64_t k_head_stride;  // elements between neighbours of k along head
+  int64_t v_batch_stride;  // elements between neighbours of v along batch
+  int64_t v_row_stride;  // elements between neighbours of v along row
+  int64_t v_head_stride;  // elements between neighbours of v along head
+  int64_t out_batch_stride;  // elements between neighbours of out along batch
+  int64_t out_row_stride;  // elements between neighbours of out along row
+  int64_t out_head_stride;  // elements between neighbours of out along head
+  int32_t batch;  // sequences
+  int32_t heads_q;  // query heads
+  int32_t heads_per_kv;  // query heads that share one K/V head
+  int32_t seqlen_q;  // queries per sequence
+  int32_t seqlen_k;  // keys per sequence
+  int32_t q_tiles;  // ceil(seqlen_q / Br)
+  int32_t heads_in_l2;  // (batch, head) pairs run side by side, so that their K and V stay in L2
+  float scale_log2;  // softmax scale * log2(e)
+};
+static_assert(sizeof(Params) == 168, "the launch packs this struct");
+
+struct Cfg {
+  static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
+  static constexpr int kTileKv = 128;  // schedule.tile.kv (Bc)
+  static constexpr int kWarps = 8;  // schedule.roles.math.warps
+  static constexpr int kStages = 2;  // schedule.stages.kv
+  static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
+  static constexpr int kDim = 128;  // problem.head_dim
+  static constexpr int kDimV = 128;  // problem.head_dim_v
+  static constexpr bool kCausal = true;  // problem.mask
+  static constexpr float kLazy = 8.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
+
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kM = kTileQ / kWarps / 16;  // 16-row blocks per warp
+  using QTile = fagen::smem::Tile<kTileQ, 128>;
+  using KTile = fagen::smem::Tile<kTileKv, 128>;
+  using VTile = fagen::smem::Tile<kTileKv, 128>;
+  using OTile = fagen::smem::Tile<kTileQ, 128>;  // takes Q's place at the end
+};
+
+extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
+    fagen_h200_fa2_fwd(const __grid_constant__ Params p) {
+  using namespace fagen;
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const uint32_t smem = ptx::shared_address(memory);
+  const uint32_t q_smem = smem + 0;  // 1 x [128][128]
+  const uint32_t k_smem = smem + 32768;  // 2 x [128][128]
+  const uint32_t v_smem = smem + 98304;  // 2 x [128][128]
+
+  const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
+  const int row0 = work.q_tile * Cfg::kTileQ;
+  const int rows = min(Cfg::kTileQ, p.seqlen_q - row0);
+  const T* q = p.q + work.batch * p.q_batch_stride + work.head_q * p.q_head_stride + row0 * p.q_row_stride;
+  const T* k = p.k + work.batch * p.k_batch_stride + work.head_kv * p.k_head_stride;
+  const T* v = p.v + work.batch * p.v_batch_stride + work.head_kv * p.v_head_stride;
+
+  // Tiles of keys, visited from the right: the CTA loads [0, end), this warp uses [0, warp_end), and of
+  // those [0, full) need no mask.
+  const int warp_row = warp_id() * 16 * Cfg::kM;
+  const attn::Mask<Cfg::kCausal> mask(p);
+  const int end = mask.tiles<Cfg::kTileKv>(row0 + rows - 1);
+  const int warp_end = mask.tiles<Cfg::kTileKv>(row0 + warp_row + 16 * Cfg::kM - 1);
+  const int full = mask.visible(row0 + warp_row) / Cfg::kTileKv;
+
+  const pipe::TileLoader<Cfg::QTile, Cfg::kDim, Cfg::kThreads> q_loader;
+  const pipe::TileLoader<Cfg::KTile, Cfg::kDim, Cfg::kThreads> k_loader;
+  const pipe::TileLoader<Cfg::VTile, Cfg::kDimV, Cfg::kThreads> v_loader;
+  auto load_kv = [&](int tile, int stage, auto partial) {
+    if (tile >= 0) {
+      const int first = tile * Cfg::kTileKv;
+      k_loader.template load<partial.value>(k_smem + stage * Cfg::KTile::kBytes, k + first * p.k_row_stride, p.k_row_stride,
+                              p.seqlen_k - first);
+      v_loader.template load<partial.value>(v_smem + stage * Cfg::VTile::kBytes, v + first * p.v_row_stride, p.v_row_stride,
+                              p.seqlen_k - first);
+    }
+    ptx::cp_async_commit();  // also when empty: every step closes one group
+  };
+
+  // Prologue: Q travels with the first K/V tile, the only one that may reach past the last key.
+  q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
+  load_kv(end - 1, 0, Bool<true>());
+#pragma unroll
+  for (int stage = 1; stage < Cfg::kStages - 1; ++stage) load_kv(end - 1 - stage, stage, Bool<false>());
+
+  const mma::SharedA<Cfg::QTile, Cfg::kM> q_shared{
+      mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
+  // spec: schedule.q_operand = registers
+  ptx::cp_async_wait<Cfg::kStages - 2>();
+  __syncthreads();
+  const mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand(q_shared);
+
+  mma::Accumulator<Cfg::kM, Cfg::VTile::kCols> o;
+  mma::clear(o);
+  attn::Softmax<Cfg::kM> softmax(p.scale_log2);
+
+  int stage = 0;
+  for (int tile = end - 1; tile >= 0; --tile) {
+    ptx::cp_async_wait<Cfg::kStages - 2>();  // this tile is here,
+    __syncthreads();                         // for every thread, and the tile before it is used up
+    load_kv(tile - (Cfg::kStages - 1), (stage + Cfg::kStages - 1) % Cfg::kStages, Bool<false>());
+
+    if (tile < warp_end) {
+      mma::Accumulator<Cfg::kM, Cfg::kTileKv> s;
+      mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + stage * Cfg::KTile::kBytes));
+      if (tile >= full) mask.apply(s, row0 + warp_row, tile * Cfg::kTileKv);
+      softmax.rescale<Cfg>(s, o);
+      softmax.exponentiate(s);
+      mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + stage * Cfg::VTile::kBytes));
+    }
+    stage = (stage + 1) % Cfg::kStages;
+  }
+
+  float lse[Cfg::kM][2];
+  softmax.finish(o, lse);
+  ptx::cp_async_wait<0>();  // without keys Q may still be on its way into the buffer that O takes over
+  __syncthreads();
+  T* out = p.out + work.batch * p.out_batch_stride + work.head_q * p.out_head_stride + row0 * p.out_row_stride;
+  epilogue::store_out<T, Cfg::OTile, Cfg::kDimV>(o, q_smem, warp_row, out, p.out_row_stride, rows);
+  if (p.lse != nullptr) {
+    float* row_lse = p.lse + (int64_t(work.batch) * p.heads_q + work.head_q) * p.seqlen_q + row0;
+    epilogue::store_lse(lse, warp_row, row_lse, rows);
+  }
+}

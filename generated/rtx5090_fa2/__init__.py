@@ -1,0 +1,11 @@
+"""rtx5090_fa2: printed by fagen from its spec; change the spec, not this file."""
+
+from fagen import load
+
+SPEC = {'name': 'rtx5090_fa2',
+ 'family': 'v2',
+ 'arch': 'sm_120a',
+ 'device': 'rtx5090',
+ 'problem': {'dtype': 'bf16', 'head_dim': 128, 'mask': 'causal'}}
+
+attention = load(SPEC)

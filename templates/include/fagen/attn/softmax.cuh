@@ -1,0 +1,131 @@
+// The online softmax of one warp's rows (FlashAttention-2, section 3.1): O stays unnormalised and is
+// divided by the row sum once, at the end.
+//
+// Scores come in unscaled; `scale_log2` = softmax scale * log2(e) is folded into the exponent. A row's
+// reference is the maximum that its P is scaled by: exp2((s - reference) * scale_log2).
+#pragma once
+
+#include "fagen/base/constants.cuh"
+#include "fagen/base/types.cuh"
+#include "fagen/ptx/special.cuh"
+
+namespace fagen::attn {
+
+inline constexpr uint32_t kWarp = 0xffffffffu;
+
+// Above this, rounding s * scale_log2 - reference * scale_log2 in one FMA could reach whole powers of two.
+inline constexpr float kLargeExponent = 65536.0f;
+
+// The four lanes of a quad share a row of an mma accumulator.
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kWarp, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kWarp, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(kWarp, x, 1);
+  return x + __shfl_xor_sync(kWarp, x, 2);
+}
+
+template <int kM>
+struct Softmax {
+  float reference[kM][2];  // per row g and g + 8 of each 16-row block, -inf before the first key
+  float sum[kM][2];        // this lane's part of the row sum
+  float scale_log2;
+
+  __device__ __forceinline__ explicit Softmax(float scale_log2) : scale_log2(scale_log2) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) reference[m][r] = -kInf, sum[m][r] = 0.0f;
+  }
+
+  // Moves each row's reference to its maximum over `s` and rescales `o` and the sums to it. With
+  // kLazy >= 0 nothing moves while no row of the warp has grown by more than 2^kLazy: P then exceeds 1,
+  // by that factor at most, and the final division takes it out (FlashAttention-4's conditional rescale).
+  template <typename Policy, int kN, int kNv>
+  __device__ __forceinline__ void rescale(const float (&s)[kM][kN][4], float (&o)[kM][kNv][4]) {
+    float next[kM][2];
+    bool grown = false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float x = fmaxf(s[m][0][2 * r], s[m][0][2 * r + 1]);
+#pragma unroll
+        for (int n = 1; n < kN; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+        next[m][r] = fmaxf(reference[m][r], quad_max(x));
+        grown |= (next[m][r] - reference[m][r]) * scale_log2 > Policy::kLazy;
+      }
+    if (Policy::kLazy >= 0.0f && !__any_sync(kWarp, grown)) return;
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        // A row that has seen no key yet keeps -inf: its sum and O are zero, whatever they are scaled by.
+        float shift = next[m][r] == -kInf ? 0.0f : (reference[m][r] - next[m][r]) * scale_log2;
+        float factor = ptx::exp2(shift);
+        reference[m][r] = next[m][r];
+        sum[m][r] *= factor;
+#pragma unroll
+        for (int n = 0; n < kNv; ++n) o[m][n][2 * r] *= factor, o[m][n][2 * r + 1] *= factor;
+      }
+  }
+
+  // Turns scores into P in place and adds them to the row sums. Until its first key a row's reference is
+  // -inf, and so are its scores: shifted by nothing they become P = 0.
+  template <int kN>
+  __device__ __forceinline__ void exponentiate(float (&s)[kM][kN][4]) {
+    float shift[kM][2];
+    bool large = false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        shift[m][r] = reference[m][r] == -kInf ? 0.0f : reference[m][r] * scale_log2;
+        large |= fabsf(shift[m][r]) > kLargeExponent;
+      }
+    if (__any_sync(kWarp, large)) subtract_reference(s, shift);
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          s[m][n][i] = ptx::exp2(fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]));
+          sum[m][i / 2] += s[m][n][i];
+        }
+  }
+
+  // For huge scores: s - reference exactly, before scaling, and nothing left to shift by.
+  template <int kN>
+  __device__ __forceinline__ void subtract_reference(float (&s)[kM][kN][4], float (&shift)[kM][2]) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float x = reference[m][r] == -kInf ? 0.0f : reference[m][r];
+        shift[m][r] = 0.0f;
+#pragma unroll
+        for (int n = 0; n < kN; ++n) s[m][n][2 * r] -= x, s[m][n][2 * r + 1] -= x;
+      }
+  }
+
+  // Divides `o` by the row sums and returns each row's natural-log LSE: -inf, and o = 0, without keys.
+  template <int kNv>
+  __device__ __forceinline__ void finish(float (&o)[kM][kNv][4], float (&lse)[kM][2]) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float total = quad_sum(sum[m][r]);
+        bool empty = total == 0.0f;
+        float inverse = empty ? 0.0f : 1.0f / total;
+        lse[m][r] = empty ? -kInf : (reference[m][r] * scale_log2 + ptx::log2(total)) * kLn2;
+#pragma unroll
+        for (int n = 0; n < kNv; ++n) o[m][n][2 * r] *= inverse, o[m][n][2 * r + 1] *= inverse;
+      }
+  }
+};
+
+}  // namespace fagen::attn

@@ -1,0 +1,9 @@
+// Numbers that C++ has no literal for.
+#pragma once
+
+namespace fagen {
+
+inline constexpr float kLn2 = 0.693147180559945309f;
+inline constexpr float kInf = __builtin_bit_cast(float, 0x7f800000);
+
+}  // namespace fagen

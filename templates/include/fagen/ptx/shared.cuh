@@ -1,0 +1,22 @@
+// Plain loads and stores by 32-bit shared-memory address.
+#pragma once
+
+#include "fagen/base/types.cuh"
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void st_shared(uint32_t smem, uint32_t value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(smem), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
+  uint4 v;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(smem) : "memory");
+  return v;
+}
+
+}  // namespace fagen::ptx

@@ -1,0 +1,18 @@
+// Base-2 exponent and logarithm on the special-function unit (PTX ISA, "ex2", "lg2").
+#pragma once
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float log2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace fagen::ptx

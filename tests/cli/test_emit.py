@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def emitted(fagen, a100, tmp_path):
+    out = tmp_path / "generated"
+    assert fagen("emit", a100, "--out", out).exit_code == 0
+    return out
+
+
+def test_writes_kernel_plan_page_and_op(emitted):
+    assert {path.name for path in (emitted / "a100_fa2").iterdir()} == {"kernel.cu", "plan.md", "__init__.py"}
+
+
+def test_check_passes_on_what_was_just_written(fagen, a100, emitted):
+    assert fagen("emit", a100, "--check", "--out", emitted).exit_code == 0
+
+
+def test_check_fails_on_an_edit_names_the_file_and_writes_nothing(fagen, a100, emitted):
+    kernel = emitted / "a100_fa2" / "kernel.cu"
+    kernel.write_text("// edited\n")
+    result = fagen("emit", a100, "--check", "--out", emitted)
+    assert result.exit_code == 1
+    assert str(kernel) in result.stderr
+    assert f"fagen emit {a100}" in result.stderr
+    assert kernel.read_text() == "// edited\n"
+
+
+def test_check_fails_where_nothing_was_written(fagen, a100, tmp_path):
+    assert fagen("emit", a100, "--check", "--out", tmp_path / "nowhere").exit_code == 1
+
+
+def test_compile_commands_name_the_kernel(fagen, a100, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fagen("emit", a100, "--out", tmp_path, "--compile-commands").exit_code == 0
+    (command,) = json.loads((tmp_path / "compile_commands.json").read_text())
+    assert command["file"].endswith("a100_fa2/kernel.cu")

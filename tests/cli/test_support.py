@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fagen.compile.nvrtc import compile_source
+from fagen.emit.render import render
+from fagen.hw.arch import ARCHES
+from fagen.support import (
+    FAMILIES,
+    FEATURES,
+    Feature,
+    embedded,
+    markdown,
+    matrix,
+    plan_of,
+    read_results,
+    record,
+)
+
+
+def unique_kernels() -> list[Feature]:
+    """One feature for each set of spec keys: the others run the same kernel on another shape."""
+    return list({json.dumps(dict(feature.problem)): feature for feature in FEATURES}.values())
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_what_is_said_to_compile_compiles(arch):
+    refused = {(c.family, c.feature.name) for c in matrix() if c.arch == arch and c.verdict == "refused"}
+    for family in FAMILIES:
+        for feature in unique_kernels():
+            if (family, feature.name) not in refused:
+                compile_source(render(plan_of(family, feature, arch)))
+
+
+def test_what_is_refused_says_which_key_and_what_is_allowed():
+    refused = [cell for cell in matrix() if cell.verdict == "refused"]
+    assert all("allowed" in cell.detail for cell in refused)
+
+
+def test_only_recorded_features_run(tmp_path, monkeypatch):
+    results = tmp_path / "results.json"
+    record("sm_90a", "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): False}, results)
+    monkeypatch.setattr("fagen.support.read_results", lambda: read_results(results))
+    runs = [(cell.feature.name, cell.arch) for cell in matrix() if cell.verdict == "runs"]
+    assert runs == [("bf16", "sm_90a")]
+    assert "Ran on: sm_90a NVIDIA H200." in markdown(matrix())
+
+
+def test_a_record_replaces_what_ran_again_and_keeps_the_rest(tmp_path):
+    results = tmp_path / "results.json"
+    record("sm_90a", "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): True}, results)
+    record("sm_90a", "NVIDIA H200", {("v2", "fp16"): False}, results)
+    record("sm_80", "NVIDIA A100", {("v2", "causal"): True}, results)
+    assert {arch: found["right"] for arch, found in read_results(results).items()} == {
+        "sm_80": {"v2": ["causal"]},
+        "sm_90a": {"v2": ["bf16"]},
+    }
+
+
+def test_the_markdown_has_a_row_per_feature_and_numbers_its_reasons(fagen):
+    result = fagen("support", "--markdown")
+    assert result.exit_code == 0
+    rows = [line for line in result.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == len(FAMILIES) * (1 + len(FEATURES))
+    assert "refused (1)" in result.stdout
+    assert "\n1. `" in result.stdout
+
+
+def test_into_replaces_what_is_between_the_markers(fagen, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- support:begin -->\nold\n<!-- support:end -->\nafter\n")
+    assert fagen("support", "--into", page).exit_code == 0
+    text = page.read_text()
+    assert text.startswith("before\n<!-- support:begin -->\n| v2")
+    assert text.endswith("<!-- support:end -->\nafter\n")
+    assert "old" not in text
+    assert embedded(text, markdown(matrix())) == text

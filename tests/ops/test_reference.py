@@ -1,0 +1,107 @@
+"""The reference against other ways to write attention, and the tolerance rule against its wording."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from fagen.ops import reference
+from fagen.spec.model import Problem
+
+
+def problem(**changed: Any) -> Problem:
+    return Problem(**({"dtype": "fp16", "head_dim": 8} | changed))
+
+
+def qkv(
+    batch: int, seqlen_q: int, seqlen_k: int, heads_q: int, heads_kv: int, dim: int = 8, dim_v: int = 8
+) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+
+    def tensor(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=generator).half()
+
+    return (
+        tensor(batch, seqlen_q, heads_q, dim),
+        tensor(batch, seqlen_k, heads_kv, dim),
+        tensor(batch, seqlen_k, heads_kv, dim_v),
+    )
+
+
+def by_loops(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention of BSHD tensors in Python floats, one query at a time."""
+    (batch, seqlen_q, heads_q, _), (seqlen_k, heads_kv, dim_v) = q.shape, v.shape[1:]
+    out = torch.zeros(batch, seqlen_q, heads_q, dim_v, dtype=torch.float64)
+    lse = torch.full((batch, heads_q, seqlen_q), -math.inf, dtype=torch.float64)
+    q, k, v = q.double(), k.double(), v.double()
+    for b in range(batch):
+        for h in range(heads_q):
+            kv = h // (heads_q // heads_kv)
+            for i in range(seqlen_q):
+                keys = [j for j in range(seqlen_k) if not causal or j <= i + seqlen_k - seqlen_q]
+                weights = [math.exp(scale * torch.dot(q[b, i, h], k[b, j, kv]).item()) for j in keys]
+                if keys:
+                    lse[b, h, i] = math.log(sum(weights))
+                for j, weight in zip(keys, weights, strict=True):
+                    out[b, i, h] += weight / sum(weights) * v[b, j, kv]
+    return out, lse
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(5, 5), (5, 2), (2, 5), (1, 1), (3, 0), (0, 3)])
+def test_is_attention_one_query_at_a_time(mask: str, seqlen_q: int, seqlen_k: int) -> None:
+    inputs = qkv(2, seqlen_q, seqlen_k, 6, 2, dim_v=16)
+    out, lse = reference.attention(problem(mask=mask, head_dim_v=16), *inputs, scale=0.3)
+    expected, expected_lse = by_loops(*inputs, causal=mask == "causal", scale=0.3)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(lse, expected_lse, rtol=1e-12, atol=1e-12)
+
+
+def test_agrees_with_torch_and_its_default_scale() -> None:
+    q, k, v = qkv(2, 33, 33, 4, 4)
+    out, _ = reference.attention(problem(mask="causal"), q, k, v)
+    by_head = (x.double().transpose(1, 2) for x in (q, k, v))
+    expected = scaled_dot_product_attention(*by_head, is_causal=True).transpose(1, 2)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_layouts_agree() -> None:
+    q, k, v = qkv(2, 7, 9, 4, 2)
+    out, lse = reference.attention(problem(), q, k, v)
+    swapped = (x.transpose(1, 2) for x in (q, k, v))
+    out_swapped, lse_swapped = reference.attention(problem(layout="bhsd"), *swapped)
+    assert torch.equal(out, out_swapped.transpose(1, 2))
+    assert torch.equal(lse, lse_swapped)
+
+
+def test_causal_is_aligned_to_the_bottom_right() -> None:
+    seen = reference.visible(problem(mask="causal"), 2, 5)
+    assert seen.tolist() == [[True] * 4 + [False], [True] * 5]
+    seen = reference.visible(problem(mask="causal"), 3, 1)
+    assert seen.tolist() == [[False], [False], [True]]
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(64, 64), (64, 3), (4, 0)])
+def test_plain_attention_is_near_and_rounded(mask: str, seqlen_q: int, seqlen_k: int) -> None:
+    inputs = qkv(1, seqlen_q, seqlen_k, 2, 2)
+    exact, _ = reference.attention(problem(mask=mask), *inputs)
+    plain = reference.plain_attention(problem(mask=mask), *inputs)
+    assert plain.dtype == torch.float16
+    torch.testing.assert_close(plain.double(), exact, rtol=0, atol=5e-3)
+    assert (seqlen_k == 0) == torch.equal(plain.double(), exact)
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [("fp16", 1e-4), ("bf16", 4e-4)])
+def test_allowed_error_is_twice_plain_plus_rounding(dtype: str, rounding: float) -> None:
+    exact = torch.tensor([0.5, -3.0, 0.0], dtype=torch.float64)
+    plain = torch.tensor([0.5, -2.75, 0.0])
+    allowed = reference.allowed_error(problem(dtype=dtype), plain, exact)
+    assert allowed == pytest.approx(2 * 0.25 + rounding * 3.0)
+    allowed = reference.allowed_error(problem(dtype=dtype), exact / 8, exact / 8)
+    assert allowed == pytest.approx(rounding), "small values are not held to a smaller error"

@@ -1,0 +1,108 @@
+"""The budget: FlashAttention-2's published tiles fit, one step larger does not, and the maxima are true."""
+
+from dataclasses import replace
+
+import pytest
+
+from fagen.hw.arch import ARCHES
+from fagen.plan import budget
+from fagen.plan.ir import Account, Tiling
+from fagen.plan.symbols import Bc, Br, stages
+
+# (head_dim, Br, Bc, warps): csrc/flash_attn/src/flash_fwd_launch_template.h. FA2 holds one K and one V tile.
+FA2_A100 = [
+    (32, 128, 128, 4),
+    (64, 128, 128, 4),
+    (96, 128, 64, 4),
+    (128, 128, 64, 4),
+    (192, 128, 64, 8),
+    (256, 128, 64, 8),
+]
+FA2_99_KB = [(96, 64, 64, 4), (128, 128, 32, 4), (128, 64, 64, 4), (192, 128, 64, 8), (256, 64, 64, 4)]
+
+
+def tiling(q: int, kv: int, warps: int, stages: int = 1, ctas: int = 1, q_operand: str = "shared") -> Tiling:
+    return Tiling(q, kv, warps, stages, ctas, q_operand, None, "in_order")
+
+
+def accounts(choice: Tiling, arch: str, dim: int, dim_v: int | None = None) -> dict[str, Account]:
+    at = budget.values(choice, dim, dim_v or dim, 2, ARCHES[arch])
+    return {account.resource: account for account in budget.accounts(choice, at, ARCHES[arch])}
+
+
+def fits(choice: Tiling, arch: str, dim: int) -> bool:
+    return all(account.fits for account in accounts(choice, arch, dim).values())
+
+
+@pytest.mark.parametrize(
+    ("arch", "tile"),
+    [("sm_80", tile) for tile in FA2_A100] + [("sm_89", tile) for tile in FA2_99_KB],
+    ids=str,
+)
+def test_fa2_tiles_fit(arch: str, tile: tuple[int, int, int, int]):
+    dim, q, kv, warps = tile
+    assert fits(tiling(q, kv, warps), arch, dim)
+
+
+def test_shared_memory_of_fa2s_largest_tile_and_of_the_next():
+    smem = accounts(tiling(128, 64, 8), "sm_80", 256)[budget.SMEM_CTA]
+    assert [term.value for term in smem.terms] == [65_536, 32_768, 32_768]
+    assert (smem.used, smem.allowed) == (131_072, 166_912)
+    assert accounts(tiling(128, 128, 8), "sm_80", 256)[budget.SMEM_CTA].used == 196_608
+    assert not fits(tiling(128, 128, 8), "sm_80", 256)
+    assert not fits(tiling(128, 64, 8), "sm_89", 256)  # 99 KB: FA2 falls back to 64 x 64
+
+
+def test_two_64x64_ctas_of_head_dim_256_share_an_h100_but_not_an_a100():
+    # The very condition by which FA2 chooses between 128 x 64 and 64 x 64.
+    pair = tiling(64, 64, 4, ctas=2)
+    assert not accounts(pair, "sm_80", 256)[budget.SMEM_SM].fits
+    assert accounts(pair, "sm_90a", 256)[budget.SMEM_SM].fits
+    assert accounts(pair, "sm_90a", 256)[budget.SMEM_SM].used == 2 * (98_304 + 1_024)
+
+
+def test_registers_of_fa2s_tile_and_of_the_next():
+    registers = accounts(tiling(128, 64, 4), "sm_80", 128)[budget.REGISTERS]
+    assert {term.name: term.value for term in registers.terms}["O accumulator"] == 128
+    assert (registers.used, registers.allowed) == (252, 255)
+    assert accounts(tiling(128, 80, 4), "sm_80", 128)[budget.REGISTERS].used == 268
+
+
+@pytest.mark.parametrize(("warps", "ctas", "allowed"), [(4, 1, 255), (4, 3, 168), (8, 2, 128), (12, 1, 168)])
+def test_registers_allowed_come_in_eights(warps: int, ctas: int, allowed: int):
+    # 65,536 registers of an SM over its threads; the 168 and 128 are ptxas's own for 384 and 512 threads.
+    choice = tiling(16 * warps, 16, warps, ctas=ctas)
+    assert accounts(choice, "sm_80", 64)[budget.REGISTERS].allowed == allowed
+
+
+def test_a_wide_v_widens_the_q_tile_that_o_is_staged_through():
+    q, k, v = accounts(tiling(64, 32, 4, stages=2), "sm_80", 64, 128)[budget.SMEM_CTA].terms
+    assert (q.value, k.value, v.value) == (64 * 128 * 2, 2 * 32 * 64 * 2, 2 * 32 * 128 * 2)
+    assert (q.formula, k.formula) == ("Br*bytes*Max(d, dv)", "Bc*bytes*d*stages")
+
+
+@pytest.mark.parametrize("q_operand", ["shared", "registers"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_solved_maxima_are_those_of_a_search(q_operand: str, arch: str, dim: int):
+    over = tiling(512, 256, 8, stages=8, q_operand=q_operand)
+    tried = (over, replace(over, q=128), replace(over, q=128, stages=2), replace(over, q=256, kv=32))
+    for held in (choice for choice in tried if not fits(choice, arch, dim)):
+        at = budget.values(held, dim, dim, 2, ARCHES[arch])
+        for symbol, field, grid in (
+            (Br, "q", range(128, 513, 128)),
+            (Bc, "kv", range(16, 257, 16)),
+            (stages, "stages", range(1, 9)),
+        ):
+            searched = max((n for n in grid if fits(replace(held, **{field: n}), arch, dim)), default=0)
+            assert budget.largest(symbol, grid.step, held, at, ARCHES[arch]) == searched, (held, field)
+
+
+def test_overrun_names_every_term_and_what_would_fit():
+    choice = tiling(128, 80, 8, stages=2)
+    message = budget.overrun(choice, budget.values(choice, 128, 128, 2, ARCHES["sm_89"]), ARCHES["sm_89"])
+    assert "shared memory per CTA: 114,688 bytes wanted, 101,376 allowed" in message
+    assert "K ring = Bc*bytes*d*stages = 40,960" in message
+    assert "schedule.tile.kv: 64 (is 80)" in message
+    assert "schedule.stages.kv: none from 2 up (is 2)" in message
+    assert "registers" not in message  # they fit

@@ -1,0 +1,81 @@
+"""The engines model reproduces the published pictures."""
+
+import pytest
+
+from fagen.hw.arch import ARCHES, DEVICES
+from fagen.plan import budget, engines
+from fagen.plan.ir import Tiling
+
+
+def tiling(q: int, kv: int, warps: int, ctas: int = 1, q_operand: str = "shared") -> Tiling:
+    return Tiling(q, kv, warps, 2, ctas, q_operand, None, "in_order")
+
+
+def predict(device: str, dim: int, choice: Tiling):
+    row = DEVICES[device]
+    arch = ARCHES[row.arch]
+    return engines.engines(choice, budget.values(choice, dim, dim, 2, arch), arch, row)
+
+
+def native_loads(device: str, dim: int) -> dict[str, float]:
+    row = DEVICES[device]
+    arch = ARCHES[row.arch]
+    choice = tiling(128, 128, 8)
+    at = budget.values(choice, dim, dim, 2, arch)
+    return {
+        load.engine: load.cycles for load in engines.engine_loads(choice, at, arch, row, arch.tensor_flops)
+    }
+
+
+def test_on_b200_the_exp_of_a_tile_costs_as_much_as_both_its_mmas():
+    # FlashAttention-4, arXiv 2603.05451, section 3: 1024 cycles each for 128 x 128 at d = 128.
+    loads = native_loads("b200", 128)
+    assert loads[engines.TENSOR] == loads[engines.MUFU] == 1024
+
+
+def test_exp_bounds_d64_on_b200_twice_over_and_no_longer_on_b300():
+    assert native_loads("b200", 64)[engines.MUFU] == 2 * native_loads("b200", 64)[engines.TENSOR]
+    assert native_loads("b300", 128)[engines.MUFU] == native_loads("b300", 128)[engines.TENSOR] / 2
+
+
+def test_exp_is_half_of_the_mmas_on_h100_at_d128():
+    loads = native_loads("h100", 128)
+    assert loads[engines.MUFU] == loads[engines.TENSOR] / 2
+
+
+@pytest.mark.parametrize(
+    ("device", "dim", "tile", "published"),
+    [
+        # FA2 forward, 16-bit, non-causal, 16k: FlashAttention-3 (arXiv 2407.08608), figure 5.
+        ("h100", 64, tiling(128, 128, 4, ctas=2), 324),
+        ("h100", 128, tiling(128, 64, 4, ctas=2), 370),
+        ("h100", 256, tiling(64, 64, 4, ctas=2), 326),
+    ],
+    ids=["h100-64", "h100-128", "h100-256"],
+)
+def test_fa2s_tiles_come_out_near_their_published_speed(device: str, dim: int, tile: Tiling, published: int):
+    assert predict(device, dim, tile).tflops == pytest.approx(published, rel=0.2)
+
+
+def test_a_prediction_stays_under_the_mma_peak():
+    for device in DEVICES.values():
+        peak = ARCHES[device.arch].mma_flops * device.sms * device.clock_hz / 1e12
+        assert predict(device.name, 128, tiling(128, 64, 4)).tflops < peak
+
+
+def test_rows_per_warp_set_the_shared_memory_traffic():
+    def smem(choice: Tiling) -> float:
+        loads = {load.engine: load.cycles for load in predict("h100", 128, choice).loads}
+        return loads[engines.SMEM]
+
+    # 128 x 64 tiles, 32 KB of K and V: written once, read by every warp; 32 KB of Q read once.
+    assert smem(tiling(128, 64, 4)) == (32_768 * (1 + 4) + 32_768) / 128
+    assert smem(tiling(128, 64, 8)) == (32_768 * (1 + 8) + 32_768) / 128
+    assert smem(tiling(128, 64, 4, q_operand="registers")) == 32_768 * (1 + 4) / 128
+
+
+def test_the_bound_is_the_slowest_engine_and_says_its_work():
+    predicted = predict("a100", 128, tiling(128, 64, 4))
+    assert predicted.bound.engine == engines.TENSOR
+    assert predicted.bound.cycles == predicted.tile_flops / 2048 == 2048
+    assert predicted.bound.work == "2*Bc*Br*(d + dv) FLOP at 2048 per clock"

@@ -1,0 +1,191 @@
+"""The IO model: its formulas against the loops they describe, the papers' law, and what L2 absorbs."""
+
+from dataclasses import replace
+
+import pytest
+import sympy as sp
+
+from fagen.plan import io
+from fagen.plan.io import M, N, Setting, bytes_, d, evaluate, formula, law
+
+# 16k tokens on an H200: 132 SMs, 2 CTAs each; K and V of one head are 2 MiB.
+H200 = Setting(
+    batch=4,
+    seqlen_q=4096,
+    seqlen_k=4096,
+    heads_q=16,
+    heads_kv=16,
+    head_dim=128,
+    head_dim_v=128,
+    element_bytes=2,
+    causal=False,
+    tile_q=128,
+    tile_kv=64,
+    smem_bytes=227 * 1024,
+    l2_bytes=50 * 2**20,
+    ctas=264,
+    heads_in_l2=12,
+)
+SMALL = Setting(
+    batch=2,
+    seqlen_q=150,
+    seqlen_k=200,
+    heads_q=6,
+    heads_kv=2,
+    head_dim=64,
+    head_dim_v=32,
+    element_bytes=2,
+    causal=False,
+    tile_q=64,
+    tile_kv=32,
+    smem_bytes=99 * 1024,
+    l2_bytes=2**20,
+    ctas=8,
+    heads_in_l2=6,
+)
+
+
+def compulsory(s: Setting) -> int:
+    """Q, K, V and O once, and the LSE."""
+    q_rows, kv_rows = s.batch * s.heads_q * s.seqlen_q, s.batch * s.heads_kv * s.seqlen_k
+    return (q_rows + kv_rows) * (s.head_dim + s.head_dim_v) * s.element_bytes + q_rows * 4
+
+
+def blocks(rows: int, tile: int) -> list[range]:
+    return [range(start, min(start + tile, rows)) for start in range(0, rows, tile)]
+
+
+def visible(queries: range, keys: range, s: Setting) -> bool:
+    return not s.causal or keys[0] <= queries[-1] + s.seqlen_k - s.seqlen_q
+
+
+def walk_v1(s: Setting, direction: str) -> int:
+    """v1's Algorithms 1 and 4 with every load and store counted."""
+    row_k, row_v, size = s.head_dim, s.head_dim_v, s.element_bytes
+    tile_kv = -(-s.smem_bytes // size // (2 * (row_k + row_v)))
+    tile_q = min(tile_kv, s.head_dim)
+    moved = s.seqlen_q * (row_v * size + 8 if direction == "forward" else row_k * size)  # initial O, l, m; dQ
+    for keys in blocks(s.seqlen_k, tile_kv):
+        moved += len(keys) * (row_k + row_v) * size * (1 if direction == "forward" else 2)
+        for queries in blocks(s.seqlen_q, tile_q):
+            if visible(queries, keys, s):
+                q, o, stats = len(queries) * row_k * size, len(queries) * row_v * size, len(queries) * 8
+                if direction == "forward":
+                    moved += q + 2 * (o + stats)
+                else:
+                    moved += q + o + o + stats + 2 * q  # Q, O, dO, l and m; dQ in and out
+    return s.batch * s.heads_q * moved
+
+
+def walk_v2(s: Setting, direction: str) -> int:
+    """v2's Algorithms 1 and 2 with everything asked of L2 counted."""
+    pair = (s.head_dim + s.head_dim_v) * s.element_bytes
+    moved = 0
+    if direction == "forward":
+        for queries in blocks(s.seqlen_q, s.tile_q):
+            moved += len(queries) * (pair + 4)
+            moved += sum(len(k) * pair for k in blocks(s.seqlen_k, s.tile_kv) if visible(queries, k, s))
+        return s.batch * s.heads_q * moved
+    per_row = 2 * s.head_dim_v * s.element_bytes + 4 + 4 * s.head_dim  # preprocess
+    per_row += 4 * s.head_dim + s.head_dim * s.element_bytes  # convert
+    moved += s.heads_per_kv * s.seqlen_q * per_row
+    for keys in blocks(s.seqlen_k, s.tile_kv):
+        moved += 2 * len(keys) * pair
+        seen = sum(len(queries) for queries in blocks(s.seqlen_q, s.tile_q) if visible(queries, keys, s))
+        moved += s.heads_per_kv * seen * (pair + 8 + 4 * s.head_dim)
+    return s.batch * s.heads_kv * moved
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [(150, 200), (200, 150), (256, 256), (1, 300), (300, 1), (700, 700)])
+def test_formulas_count_what_the_loops_move(direction, causal, lengths):
+    s = replace(SMALL, causal=causal, seqlen_q=lengths[0], seqlen_k=lengths[1], smem_bytes=16 * 1024)
+    assert evaluate(formula("v1", direction, "HBM"), s) == walk_v1(s, direction)
+    assert evaluate(formula("v2", direction, "L2"), s) == walk_v2(s, direction)
+
+
+def test_standard_attention_moves_s_and_p_four_times_forward_and_seven_times_backward():
+    s = replace(SMALL, heads_kv=SMALL.heads_q, head_dim_v=SMALL.head_dim)
+    heads, size = s.batch * s.heads_q, s.element_bytes
+    square = heads * s.seqlen_q * s.seqlen_k * size
+    q_like, k_like = (heads * n * s.head_dim * size for n in (s.seqlen_q, s.seqlen_k))
+    assert evaluate(formula("standard", "forward", "HBM"), s) == 4 * square + 2 * q_like + 2 * k_like
+    # Algorithm 3: dO twice, Q, dQ; V, K, dV, dK; P twice, dP and dS written, dP read, dS read twice
+    assert evaluate(formula("standard", "backward", "HBM"), s) == 7 * square + 4 * q_like + 4 * k_like
+
+
+@pytest.mark.parametrize(
+    ("direction", "constant"), [("forward", 12 * bytes_ + 64 / d), ("backward", 20 * bytes_ + 32 / d)]
+)
+def test_v1_moves_a_constant_times_n2_d2_over_m(direction, constant):
+    """Theorem 2 of the v1 paper: bytes * M / (N^2 d^2) tends to a constant as N grows."""
+    one_head = {io.B: 1, io.Hq: 1, io.f: 1, io.Nq: N, io.Nk: N, io.dv: d, io.Tc: 4 * d * N / M}
+    moved = formula("v1", direction, "HBM").bytes.subs(one_head)
+    assert sp.simplify(sp.limit(moved * M / (N**2 * d**2), N, sp.oo) - constant) == 0
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_laws(direction):
+    block = io.Br if direction == "forward" else io.Bc
+    assert law(formula("standard", direction, "HBM")) == N * d + N**2
+    assert law(formula("v1", direction, "HBM")) == N**2 * d**2 / M
+    assert law(formula("v2", direction, "L2")) == N**2 * d / block
+    assert law(formula("v2", direction, "HBM")) == N * d
+
+
+def test_v1_blocks_are_the_papers():
+    sizes = {M: 100_000, d: 64, io.dv: 64}
+    assert io.V1_BLOCKS[io.Bc].subs(sizes) == 391  # ceil(M / 4d)
+    assert io.V1_BLOCKS[io.Br].subs(sizes) == 64  # min(Bc, d)
+
+
+@pytest.mark.parametrize(
+    ("batch", "seqlen", "heads_in_l2"), [(4, 4096, 12), (4, 4096, 1), (1, 16384, 3), (1, 16384, 1)]
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_l2_absorbs_all_rereads_of_16k_tokens_on_h200(batch, seqlen, heads_in_l2, causal):
+    s = replace(H200, batch=batch, seqlen_q=seqlen, seqlen_k=seqlen, heads_in_l2=heads_in_l2, causal=causal)
+    assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
+
+
+def test_each_wave_reads_again_what_l2_cannot_hold():
+    s = replace(H200, batch=1, seqlen_q=131072, seqlen_k=131072, heads_in_l2=1)  # K, V of a head: 64 MiB
+    waves = -(-1024 // 264)
+    kv = s.heads_kv * s.seqlen_k * 256 * 2
+    assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s) + (waves - 1) * kv
+    causal = evaluate(formula("v2", "forward", "HBM"), replace(s, causal=True))
+    assert compulsory(s) < causal < compulsory(s) + (waves - 1) * kv
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("seqlen", [512, 16384, 131072])
+@pytest.mark.parametrize("heads_kv", [1, 4, 16])
+def test_hbm_never_carries_more_than_the_sms_ask_for(direction, seqlen, heads_kv):
+    s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, heads_kv=heads_kv, heads_in_l2=1)
+    asked = evaluate(formula("v2", direction, "L2"), s)
+    dq_fetch = 4 * s.heads_q * seqlen * s.head_dim * io.reads_from_hbm(direction, io.Fraction(1), s)
+    slack = dq_fetch if direction == "backward" else 0  # an atomic add is one transfer to L2, two to HBM
+    assert evaluate(formula("v2", direction, "HBM"), s) <= asked + slack
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_causal_halves_what_flash_attention_visits_and_nothing_of_standard(direction):
+    full = replace(H200, batch=1, seqlen_q=32768, seqlen_k=32768)
+    for algorithm, level, ratio in [("standard", "HBM", 1), ("v1", "HBM", 0.5), ("v2", "L2", 0.5)]:
+        one = formula(algorithm, direction, level)
+        measured = evaluate(one, replace(full, causal=True)) / evaluate(one, full)
+        assert measured == pytest.approx(ratio, rel=0.05)
+
+
+@pytest.mark.parametrize("lengths", [(0, 64), (64, 0), (0, 0)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_empty_sequences_have_finite_bytes(lengths, causal):
+    s = replace(SMALL, seqlen_q=lengths[0], seqlen_k=lengths[1], causal=causal)
+    assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
+    assert all(evaluate(one, s) >= 0 for one in io.FORMULAS)
+
+
+def test_every_symbol_of_every_formula_has_a_meaning():
+    used = set().union(*(one.bytes.free_symbols for one in io.FORMULAS))
+    assert used <= set(io.SYMBOLS)

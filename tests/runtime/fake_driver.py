@@ -1,0 +1,127 @@
+"""A CUDA driver for machines without one: records what it is asked, and answers as told."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections import Counter
+from typing import Any, NamedTuple
+
+import cuda.bindings.driver as real
+
+from fagen.plan.params import struct_bytes, struct_format
+
+OK = real.CUresult.CUDA_SUCCESS
+Handle = int
+
+
+class Launch(NamedTuple):
+    """One call of cuLaunchKernelEx, as the driver sees it."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    smem_bytes: int
+    stream: int
+    function: Handle
+    params: tuple[Any, ...]
+    context: Handle
+
+
+class FakeDriver:
+    """The functions that fagen.runtime calls, over devices given as (name, capability)."""
+
+    CUresult = real.CUresult
+    CUfunction_attribute = real.CUfunction_attribute
+    CUdevice_attribute = real.CUdevice_attribute
+    CUstreamCaptureMode = real.CUstreamCaptureMode
+    CUlaunchConfig = real.CUlaunchConfig
+
+    def __init__(self, *devices: tuple[str, tuple[int, int]]):
+        self.devices = devices
+        self.thread = threading.local()
+        self.fail: dict[str, str] = {}  # function: name of the error it answers with
+        self.calls: Counter[str] = Counter()
+        self.smem: dict[Handle, int] = {}
+        self.launches: list[Launch] = []
+        self.capture_mode = real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+        self.capture_mode_at_load = None
+
+    @property
+    def stack(self) -> list[Handle]:
+        """The calling thread's context stack; 0 is no context."""
+        return self.thread.__dict__.setdefault("stack", [0])
+
+    def _answer(self, function: str, *values: Any) -> tuple:
+        self.calls[function] += 1
+        if function in self.fail:
+            return (getattr(real.CUresult, self.fail[function]), *(None for _ in values))
+        return (OK, *values)
+
+    def cuInit(self, flags):
+        return self._answer("cuInit")
+
+    def cuDriverGetVersion(self):
+        return self._answer("cuDriverGetVersion", 13000)
+
+    def cuDeviceGet(self, ordinal):
+        if ordinal >= len(self.devices):
+            return real.CUresult.CUDA_ERROR_INVALID_DEVICE, None
+        return self._answer("cuDeviceGet", ordinal)
+
+    def cuDeviceGetName(self, length, device):
+        return self._answer("cuDeviceGetName", self.devices[device][0].encode().ljust(length, b"\0"))
+
+    def cuDeviceGetAttribute(self, attribute, device):
+        major = real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        return self._answer("cuDeviceGetAttribute", self.devices[device][1][attribute != major])
+
+    def cuDevicePrimaryCtxRetain(self, device):
+        return self._answer("cuDevicePrimaryCtxRetain", 100 + device)
+
+    def cuCtxGetCurrent(self):
+        return self._answer("cuCtxGetCurrent", self.stack[-1])
+
+    def cuCtxPushCurrent(self, context):
+        self.stack.append(context)
+        return self._answer("cuCtxPushCurrent")
+
+    def cuCtxPopCurrent(self):
+        return self._answer("cuCtxPopCurrent", self.stack.pop())
+
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        before, self.capture_mode = self.capture_mode, mode
+        return self._answer("cuThreadExchangeStreamCaptureMode", before)
+
+    def cuModuleLoadData(self, image):
+        self.capture_mode_at_load = self.capture_mode
+        return self._answer("cuModuleLoadData", 1000 + self.stack[-1])
+
+    def cuModuleGetFunction(self, module, name):
+        return self._answer("cuModuleGetFunction", module + 1000)
+
+    def cuFuncSetAttribute(self, function, attribute, value):
+        assert attribute == real.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self.smem[function] = value
+        return self._answer("cuFuncSetAttribute")
+
+    def cuFuncLoad(self, function):
+        return self._answer("cuFuncLoad")
+
+    def cuLaunchKernelEx(self, config, function, arguments, extra):
+        (block,) = ctypes.cast(arguments, ctypes.POINTER(ctypes.c_void_p * 1)).contents
+        # Wait where the real driver lets other threads run, before the block is read.
+        threading.Event().wait(0.0005)
+        params = struct.unpack(struct_format(), ctypes.string_at(block, struct_bytes()))
+        self.launches.append(
+            Launch(
+                (config.gridDimX, config.gridDimY, config.gridDimZ),
+                (config.blockDimX, config.blockDimY, config.blockDimZ),
+                config.sharedMemBytes,
+                int(config.hStream),
+                function,
+                params,
+                self.stack[-1],
+            )
+        )
+        return self._answer("cuLaunchKernelEx")

@@ -1,0 +1,48 @@
+"""The specs in specs/ load, and are what their names say."""
+
+from pathlib import Path
+
+import pytest
+
+from fagen.paths import SPECS, TEMPLATES
+from fagen.spec.load import load_spec
+
+FILES = sorted(SPECS.rglob("*.yaml"))
+
+
+def test_paths_point_at_the_data() -> None:
+    assert FILES
+    assert TEMPLATES.is_dir()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_shipped_spec_loads_under_its_own_name_and_points_editors_at_the_schema(path: Path) -> None:
+    spec = load_spec(path)
+    assert spec.name == path.stem
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# yaml-language-server: $schema=")
+    schema = path.parent / first.partition("$schema=")[2]
+    assert schema.resolve() == SPECS / "fagen.schema.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "device", "head_dim"),
+    [
+        ("a100_fa2", "sm_80", "a100", 128),
+        ("rtx4090_fa2", "sm_89", "rtx4090", 128),
+        ("rtx5090_fa2", "sm_120a", "rtx5090", 128),
+        ("h200_fa2", "sm_90a", "h200", 128),
+        ("h200_fa2_d64", "sm_90a", "h200", 64),
+        ("h200_fa2_d256", "sm_90a", "h200", 256),
+    ],
+)
+def test_fa2_specs(name: str, arch: str, device: str, head_dim: int) -> None:
+    spec = load_spec(SPECS / f"{name}.yaml")
+    assert (spec.family, spec.arch, spec.device) == ("v2", arch, device)
+    assert spec.problem.model_dump(exclude={"head_dim_v"}) == {
+        "dtype": "bf16",
+        "head_dim": head_dim,
+        "layout": "bshd",
+        "mask": "causal",
+        "passes": ("forward",),
+    }
