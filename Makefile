@@ -27,7 +27,7 @@ lint: $(VENV)/.installed-dev ## formatting, lint, types, the floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/clang-format --dry-run --Werror $(CUDA_FILES)
 
 format: $(VENV)/.installed-dev ## mend what `make lint` can mend
@@ -44,7 +44,7 @@ clean: ## the virtual environment; everything else is kept
 # A stamp per set of extras: nothing is installed again until pyproject.toml changes.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(BIN)/python -m pip install --disable-pip-version-check '$(TORCH)'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.$(1)'
 	@touch $@
 endef

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -85,12 +87,15 @@ def matrix() -> list[Cell]:
 def plan_of(family: str, feature: Feature, arch: str) -> Plan:
     """The plan of a spec that asks for `feature` and leaves the schedule to the planner.
 
-    Raises SpecError or PlanError where it is refused.
+    Features that differ in the call only share it. Raises SpecError or PlanError where it is refused.
     """
-    problem = {"dtype": "bf16", "head_dim": 128, **feature.problem}
-    words = "".join(c if c.isalnum() else "_" for c in feature.name.lower())
-    name = f"support_{family}_{words}_{arch}"
-    return plan(load_spec({"name": name, "family": family, "arch": arch, "problem": problem}))
+    return _plan(family, json.dumps({"dtype": "bf16", "head_dim": 128, **feature.problem}), arch)
+
+
+@cache
+def _plan(family: str, problem: str, arch: str) -> Plan:
+    name = f"support_{family}_{arch}_{sha256(problem.encode()).hexdigest()[:8]}"
+    return plan(load_spec({"name": name, "family": family, "arch": arch, "problem": json.loads(problem)}))
 
 
 def read_results(path: Path = RESULTS) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from fagen.errors import LaunchError
+from fagen.errors import ArgumentError, LaunchError
 from fagen.hw.arch import arch_of_capability
 from fagen.ops import reference
 from fagen.ops.checks import torch_dtype
@@ -59,9 +59,21 @@ def trial(op: AttentionOp, shape: Shape, seed: int = 0, device: int = 0) -> Tria
     """Run `op` on standard normal q, k, v of `shape` on CUDA device `device`.
 
     The reference goes one batch entry at a time and needs several times 8 * heads_q * seqlen_q * seqlen_k
-    bytes. Raises LaunchError where there is no such GPU, and whatever the op raises.
+    bytes. Raises LaunchError where there is no such GPU, ArgumentError where that does not fit into its
+    memory, and whatever the op raises.
     """
     _check_device(device)
+    try:
+        return _trial(op, shape, seed, device)
+    except torch.OutOfMemoryError as error:
+        scores = 8 * shape.heads_q * shape.seqlen_q * shape.seqlen_k
+        raise ArgumentError(
+            f"shape: is {shape}; allowed: what fits into the GPU's memory together with the fp64 reference, "
+            f"which takes several times {scores:,} bytes here"
+        ) from error
+
+
+def _trial(op: AttentionOp, shape: Shape, seed: int, device: int) -> Trial:
     problem = op.spec.problem
     inputs = random_inputs(problem, shape, seed, device)
     out, lse = op(*inputs, return_lse=True)
@@ -72,9 +84,9 @@ def trial(op: AttentionOp, shape: Shape, seed: int = 0, device: int = 0) -> Tria
         plan=plan(op.spec, arch.name),
         shape=shape,
         device=torch.cuda.get_device_name(device),
-        error=_largest_difference(out, exact),
+        error=largest_difference(out, exact),
         allowed=reference.allowed_error(problem, plain, exact),
-        lse_error=_largest_difference(lse, exact_lse),
+        lse_error=largest_difference(lse, exact_lse),
         lse_allowed=1e-3,
         seconds=device_seconds(lambda: op(*inputs), device),
     )
@@ -110,18 +122,18 @@ def device_seconds(call: Callable[[], object], device: int) -> float:
     return median(start.elapsed_time(end) for start, end in events) / 1e3
 
 
-def _by_entry(compute: Callable[..., Tensors], inputs: Tensors) -> Tensors:
-    """`compute` one batch entry at a time, to keep its score matrices small."""
-    entries = [compute(*(x[i : i + 1] for x in inputs)) for i in range(inputs[0].shape[0])]
-    return tuple(torch.cat(parts) for parts in zip(*entries, strict=True))
-
-
-def _largest_difference(found: Tensor, exact: Tensor) -> float:
+def largest_difference(found: Tensor, exact: Tensor) -> float:
     """Largest absolute difference; 0 where both are the same infinity, NaN if either is NaN."""
     if exact.numel() == 0:
         return 0.0
     found = found.to(exact.dtype)
     return torch.where(found == exact, 0.0, (found - exact).abs()).max().item()
+
+
+def _by_entry(compute: Callable[..., Tensors], inputs: Tensors) -> Tensors:
+    """`compute` one batch entry at a time, to keep its score matrices small."""
+    entries = [compute(*(x[i : i + 1] for x in inputs)) for i in range(inputs[0].shape[0])]
+    return tuple(torch.cat(parts) for parts in zip(*entries, strict=True))
 
 
 def _check_device(device: int) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from fagen.cli.options import GENERATED, OutOption, SpecsArgument
+from fagen.compile.headers import find_cuda_headers
+from fagen.compile.nvrtc import nvrtc_version
 from fagen.emit import generate
 from fagen.errors import EmitError
 from fagen.spec.load import load_spec
@@ -29,5 +31,6 @@ def emit_command(
         return
     written = [path for spec in loaded for path in generate.write(spec, out)]
     if compile_commands:
-        written.append(generate.compile_commands(loaded, out))
+        cuda_include = find_cuda_headers(nvrtc_version()[0]).path
+        written.append(generate.compile_commands(loaded, out, cuda_include))
     typer.echo("\n".join(map(str, written)))

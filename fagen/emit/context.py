@@ -46,7 +46,5 @@ def _problem_lines(plan: Plan) -> list[str]:
         "none": "no mask",
         "causal": "causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q",
     }
-    return [
-        f"problem: {problem.dtype}, head_dim {problem.head_dim}, head_dim_v {problem.dim_v}, layout {problem.layout}",
-        masks[problem.mask],
-    ]
+    dims = f"head_dim {problem.head_dim}, head_dim_v {problem.dim_v}"
+    return [f"problem: {problem.dtype}, {dims}, layout {problem.layout}", masks[problem.mask]]

@@ -60,7 +60,8 @@ def check(spec: Spec, out: Path) -> list[str]:
         if found is None:
             differences.append(f"{path}: missing")
         elif found != text:
-            diff = unified_diff(found.splitlines(), text.splitlines(), str(path), "as the spec prints it", lineterm="")
+            old, new = found.splitlines(), text.splitlines()
+            diff = unified_diff(old, new, str(path), "as the spec prints it", lineterm="")
             differences.append("\n".join(diff))
     return differences
 
@@ -68,15 +69,12 @@ def check(spec: Spec, out: Path) -> list[str]:
 def compile_commands(specs: Sequence[Spec], out: Path, cuda_include: Path | None = None) -> Path:
     """Writes compile_commands.json into `out`, so that clangd reads the kernels as CUDA; returns its path."""
     include = [f"-I{TEMPLATES / 'include'}", *([f"-I{cuda_include}"] if cuda_include else [])]
-    commands = [
-        {
-            "directory": str(out.resolve()),
-            "file": f"{spec.name}/kernel.cu",
-            "arguments": ["clang++", "-xcuda", "-std=c++20", "-nocudalib", f"--cuda-gpu-arch={spec.arch}", *include]
-            + ["-c", f"{spec.name}/kernel.cu"],
-        }
-        for spec in specs
-    ]
+    flags = ["clang++", "-xcuda", "-std=c++20", "-nocudalib", *include]
+    commands = []
+    for spec in specs:
+        file = f"{spec.name}/kernel.cu"
+        arguments = [*flags, f"--cuda-gpu-arch={spec.arch}", "-c", file]
+        commands.append({"directory": str(out.resolve()), "file": file, "arguments": arguments})
     path = out / "compile_commands.json"
     path.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")
     return path

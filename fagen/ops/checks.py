@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from fagen.errors import ArgumentError
 from fagen.hw.dtypes import DTYPES
@@ -42,6 +43,10 @@ def check_tensors(problem: Problem, q: Any, k: Any, v: Any) -> None:
             raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor on a CUDA device")
         if x.layout is not torch.strided:
             raise ArgumentError(f"{name}: has layout {x.layout}; allowed: torch.strided")
+        if forward_ad.unpack_dual(x).tangent is not None:  # torch would drop it without a word
+            raise ArgumentError(
+                f"{name}: has a forward-mode gradient; allowed: none, ops compute no tangents"
+            )
     _check_device(tensors)
     if any(x.dtype != torch_dtype(problem) for x in tensors.values()):
         found = ", ".join(f"{name} is {x.dtype}" for name, x in tensors.items())

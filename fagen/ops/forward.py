@@ -114,13 +114,12 @@ class AttentionOp:
     def __repr__(self) -> str:
         return f"<fagen op {self.name}>"
 
-    def prepare(self, device: torch.device | int | str | None = None) -> None:
-        """Build and load the kernel for a CUDA device, the current one if left out, ahead of the first call.
+    def prepare(self, device: int | None = None) -> None:
+        """Build and load the kernel for CUDA device `device`, the current one if left out, before any call.
 
         Raises PlanError, CompileError, LaunchError.
         """
-        device = torch.device("cuda" if device is None else device)
-        self._load(torch.cuda.current_device() if device.index is None else device.index)
+        self._load(torch.cuda.current_device() if device is None else device)
 
     def _run(
         self, q: Tensor, k: Tensor, v: Tensor, scale: float | None, want_lse: bool

@@ -3,20 +3,20 @@
 // problem: bf16, head_dim 128, head_dim_v 128, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 163840 of 232448 bytes
+// shared memory per CTA: 98304 of 232448 bytes
 //   Q tile, O staged through it    32768  Br*bytes*Max(d, dv)
-//   K ring                      65536  Bc*bytes*d*stages
-//   V ring                      65536  Bc*bytes*dv*stages
-// shared memory per SM: 164864 of 233472 bytes
-//   tiles of all CTAs          163840  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
-//   taken by the driver          1024  ctas*reserved
-// registers per thread: 196 of 255 registers
-//   O accumulator                  64  Br*dv/(32*warps)
+//   K ring                      32768  Bc*bytes*d*stages
+//   V ring                      32768  Bc*bytes*dv*stages
+// shared memory per SM: 198656 of 233472 bytes
+//   tiles of all CTAs          196608  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
+//   taken by the driver          2048  ctas*reserved
+// registers per thread: 252 of 255 registers
+//   O accumulator                 128  Br*dv/(32*warps)
 //   S accumulator                  64  Bc*Br/(32*warps)
-//   P fragment of one k-step (P takes over the registers of S)        4  Br/(4*warps)
-//   Q fragments, held              32  Br*d/(64*warps)
+//   P fragment of one k-step (P takes over the registers of S)        8  Br/(4*warps)
+//   Q fragments of two k-steps       16  Br/(2*warps)
 //   K or V fragments of two k-steps        8  8
-//   row maximum and row sum         4  Br/(4*warps)
+//   row maximum and row sum         8  Br/(4*warps)
 //   addresses and counters         20  20
 // threads per SM: 256 of 2048 threads
 //   math warps                    256  32*ctas*warps
@@ -65,10 +65,10 @@ static_assert(sizeof(Params) == 168, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 128;  // schedule.tile.kv (Bc)
-  static constexpr int kWarps = 8;  // schedule.roles.math.warps
+  static constexpr int kTileKv = 64;  // schedule.tile.kv (Bc)
+  static constexpr int kWarps = 4;  // schedule.roles.math.warps
   static constexpr int kStages = 2;  // schedule.stages.kv
-  static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
+  static constexpr int kCtasPerSm = 2;  // schedule.ctas_per_sm
   static constexpr int kDim = 128;  // problem.head_dim
   static constexpr int kDimV = 128;  // problem.head_dim_v
   static constexpr bool kCausal = true;  // problem.mask
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t smem = ptx::shared_address(memory);
   const uint32_t q_smem = smem + 0;  // 1 x [128][128]
-  const uint32_t k_smem = smem + 32768;  // 2 x [128][128]
-  const uint32_t v_smem = smem + 98304;  // 2 x [128][128]
+  const uint32_t k_smem = smem + 32768;  // 2 x [64][128]
+  const uint32_t v_smem = smem + 65536;  // 2 x [64][128]
 
   const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
   const int row0 = work.q_tile * Cfg::kTileQ;
@@ -128,10 +128,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
 
   const mma::SharedA<Cfg::QTile, Cfg::kM> q_shared{
       mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
-  // spec: schedule.q_operand = registers
-  ptx::cp_async_wait<Cfg::kStages - 2>();
-  __syncthreads();
-  const mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand(q_shared);
+  // spec: schedule.q_operand = shared
+  const auto& q_operand = q_shared;
 
   mma::Accumulator<Cfg::kM, Cfg::VTile::kCols> o;
   mma::clear(o);

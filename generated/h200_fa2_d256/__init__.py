@@ -6,6 +6,11 @@ SPEC = {'name': 'h200_fa2_d256',
  'family': 'v2',
  'arch': 'sm_90a',
  'device': 'h200',
- 'problem': {'dtype': 'bf16', 'head_dim': 256, 'mask': 'causal'}}
+ 'problem': {'dtype': 'bf16', 'head_dim': 256, 'mask': 'causal'},
+ 'schedule': {'tile': {'q': 128, 'kv': 80},
+              'stages': {'kv': 2},
+              'roles': {'math': {'warps': 8}},
+              'q_operand': 'shared',
+              'ctas_per_sm': 1}}
 
 attention = load(SPEC)

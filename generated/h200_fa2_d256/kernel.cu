@@ -3,16 +3,16 @@
 // problem: bf16, head_dim 256, head_dim_v 256, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 196608 of 232448 bytes
+// shared memory per CTA: 229376 of 232448 bytes
 //   Q tile, O staged through it    65536  Br*bytes*Max(d, dv)
-//   K ring                      65536  Bc*bytes*d*stages
-//   V ring                      65536  Bc*bytes*dv*stages
-// shared memory per SM: 197632 of 233472 bytes
-//   tiles of all CTAs          196608  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
+//   K ring                      81920  Bc*bytes*d*stages
+//   V ring                      81920  Bc*bytes*dv*stages
+// shared memory per SM: 230400 of 233472 bytes
+//   tiles of all CTAs          229376  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
 //   taken by the driver          1024  ctas*reserved
-// registers per thread: 204 of 255 registers
+// registers per thread: 212 of 255 registers
 //   O accumulator                 128  Br*dv/(32*warps)
-//   S accumulator                  32  Bc*Br/(32*warps)
+//   S accumulator                  40  Bc*Br/(32*warps)
 //   P fragment of one k-step (P takes over the registers of S)        4  Br/(4*warps)
 //   Q fragments of two k-steps        8  Br/(2*warps)
 //   K or V fragments of two k-steps        8  8
@@ -65,7 +65,7 @@ static_assert(sizeof(Params) == 168, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 64;  // schedule.tile.kv (Bc)
+  static constexpr int kTileKv = 80;  // schedule.tile.kv (Bc)
   static constexpr int kWarps = 8;  // schedule.roles.math.warps
   static constexpr int kStages = 2;  // schedule.stages.kv
   static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t smem = ptx::shared_address(memory);
   const uint32_t q_smem = smem + 0;  // 1 x [128][256]
-  const uint32_t k_smem = smem + 65536;  // 2 x [64][256]
-  const uint32_t v_smem = smem + 131072;  // 2 x [64][256]
+  const uint32_t k_smem = smem + 65536;  // 2 x [80][256]
+  const uint32_t v_smem = smem + 147456;  // 2 x [80][256]
 
   const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
   const int row0 = work.q_tile * Cfg::kTileQ;

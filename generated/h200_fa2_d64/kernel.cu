@@ -3,16 +3,16 @@
 // problem: bf16, head_dim 64, head_dim_v 64, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 49152 of 232448 bytes
+// shared memory per CTA: 65536 of 232448 bytes
 //   Q tile, O staged through it    16384  Br*bytes*Max(d, dv)
-//   K ring                      16384  Bc*bytes*d*stages
-//   V ring                      16384  Bc*bytes*dv*stages
-// shared memory per SM: 100352 of 233472 bytes
-//   tiles of all CTAs           98304  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
+//   K ring                      24576  Bc*bytes*d*stages
+//   V ring                      24576  Bc*bytes*dv*stages
+// shared memory per SM: 133120 of 233472 bytes
+//   tiles of all CTAs          131072  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
 //   taken by the driver          2048  ctas*reserved
-// registers per thread: 204 of 255 registers
+// registers per thread: 236 of 255 registers
 //   O accumulator                  64  Br*dv/(32*warps)
-//   S accumulator                  64  Bc*Br/(32*warps)
+//   S accumulator                  96  Bc*Br/(32*warps)
 //   P fragment of one k-step (P takes over the registers of S)        8  Br/(4*warps)
 //   Q fragments, held              32  Br*d/(64*warps)
 //   K or V fragments of two k-steps        8  8
@@ -65,7 +65,7 @@ static_assert(sizeof(Params) == 168, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 64;  // schedule.tile.kv (Bc)
+  static constexpr int kTileKv = 96;  // schedule.tile.kv (Bc)
   static constexpr int kWarps = 4;  // schedule.roles.math.warps
   static constexpr int kStages = 2;  // schedule.stages.kv
   static constexpr int kCtasPerSm = 2;  // schedule.ctas_per_sm
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t smem = ptx::shared_address(memory);
   const uint32_t q_smem = smem + 0;  // 1 x [128][64]
-  const uint32_t k_smem = smem + 16384;  // 2 x [64][64]
-  const uint32_t v_smem = smem + 32768;  // 2 x [64][64]
+  const uint32_t k_smem = smem + 16384;  // 2 x [96][64]
+  const uint32_t v_smem = smem + 40960;  // 2 x [96][64]
 
   const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
   const int row0 = work.q_tile * Cfg::kTileQ;

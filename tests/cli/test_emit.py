@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -34,8 +35,9 @@ def test_check_fails_where_nothing_was_written(fagen, a100, tmp_path):
     assert fagen("emit", a100, "--check", "--out", tmp_path / "nowhere").exit_code == 1
 
 
-def test_compile_commands_name_the_kernel(fagen, a100, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_compile_commands_name_the_kernel_and_the_cuda_headers(fagen, a100, tmp_path):
     assert fagen("emit", a100, "--out", tmp_path, "--compile-commands").exit_code == 0
     (command,) = json.loads((tmp_path / "compile_commands.json").read_text())
-    assert command["file"].endswith("a100_fa2/kernel.cu")
+    assert (tmp_path / command["file"]).is_file()
+    include = [Path(word[2:]) for word in command["arguments"] if word.startswith("-I")]
+    assert any((directory / "cuda_bf16.h").is_file() for directory in include)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from tiny import source
 
 from fagen.compile import report
 from fagen.compile.cache import Cache
 from fagen.compile.nvrtc import compile_source
+from fagen.compile.report import SMALL_SPILL, Resources, check
+from fagen.emit.source import Source
 from fagen.errors import CompileError
 
 # 64 live values per thread where ptxas may use 32 registers.
@@ -76,3 +80,11 @@ def test_a_log_of_another_kernel_is_refused():
     log = "ptxas info    : Compiling entry function 'other' for 'sm_80'\nptxas info    : Used 8 registers"
     with pytest.raises(CompileError, match="expected one kernel, mine; NVRTC compiled: other"):
         report.parse(log, "mine")
+
+
+@pytest.mark.parametrize(("spilled", "passes"), [(SMALL_SPILL, True), (SMALL_SPILL + 4, False)])
+def test_parked_loop_invariants_pass_and_more_does_not(spilled, passes):
+    resources = Resources(255, spilled, spilled, spilled, 1, 0, ())
+    source = Source("tiny", "tiny_fwd", "sm_80", "", threads=32, smem_bytes=0)
+    with nullcontext() if passes else pytest.raises(CompileError, match=f"{spilled} bytes stored"):
+        check(source, resources)

@@ -1,4 +1,4 @@
-"""A stand-in for the GPU: the op's own path, with a launcher that reads its parameters and computes on the CPU."""
+"""A stand-in for the GPU: a launcher that reads the kernel's parameters and computes on the CPU."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_not_dense() -> None:
     ],
 )
 def test_dtypes(q: torch.dtype, k: torch.dtype, v: torch.dtype) -> None:
-    message = refusal(*(meta(2, 128, 8, 64, dtype=dtype) for dtype in (q, k, v)))
+    message = refusal(GOOD.to(q), GOOD.to(k), GOOD.to(v))
     assert message == (
         f"dtype: q is {q}, k is {k}, v is {v}; allowed: torch.bfloat16 for all three (problem.dtype: bf16)"
     )
@@ -105,9 +105,9 @@ def test_sizes_are_read_in_the_layout() -> None:
     ("q", "kv"), [((0, 5, 4), (0, 5, 4)), ((2, 0, 4), (2, 5, 4)), ((2, 5, 4), (2, 0, 4))]
 )
 def test_empty_tensors_are_accepted(q: tuple, kv: tuple) -> None:
-    q, k, v = torch.empty(*q, 64), torch.empty(*kv, 64), torch.empty(*kv, 64)
-    checks.check_tensors(PROBLEM, q.bfloat16(), k.bfloat16(), v.bfloat16())
-    checks.check_memory(PROBLEM, q.bfloat16(), k.bfloat16(), v.bfloat16())
+    tensors = [torch.empty(*sizes, 64, dtype=torch.bfloat16) for sizes in (q, kv, kv)]
+    checks.check_tensors(PROBLEM, *tensors)
+    checks.check_memory(PROBLEM, *tensors)
 
 
 def aligned(*sizes: int) -> Tensor:

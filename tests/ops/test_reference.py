@@ -65,8 +65,8 @@ def test_is_attention_one_query_at_a_time(mask: str, seqlen_q: int, seqlen_k: in
 def test_agrees_with_torch_and_its_default_scale() -> None:
     q, k, v = qkv(2, 33, 33, 4, 4)
     out, _ = reference.attention(problem(mask="causal"), q, k, v)
-    by_head = (x.double().transpose(1, 2) for x in (q, k, v))
-    expected = scaled_dot_product_attention(*by_head, is_causal=True).transpose(1, 2)
+    q_head, k_head, v_head = (x.double().transpose(1, 2) for x in (q, k, v))
+    expected = scaled_dot_product_attention(q_head, k_head, v_head, is_causal=True).transpose(1, 2)
     torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
 
 

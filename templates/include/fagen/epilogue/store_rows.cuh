@@ -20,7 +20,8 @@ __device__ __forceinline__ void store_out(const float (&o)[kM][kNv][4], uint32_t
 #pragma unroll
       for (int n = 0; n < kNv; ++n) {
         int row = warp_row + 16 * m + 8 * r + lane_id() / 4;
-        ptx::st_shared(smem + TileT::offset(row, n) + lane_id() % 4 * 4, pack<T>(o[m][n][2 * r], o[m][n][2 * r + 1]));
+        ptx::st_shared(smem + TileT::offset(row, n) + lane_id() % 4 * 4,
+                       pack<T>(o[m][n][2 * r], o[m][n][2 * r + 1]));
       }
   __syncwarp();
   constexpr int kChunks = kDim / 8;
@@ -29,7 +30,8 @@ __device__ __forceinline__ void store_out(const float (&o)[kM][kNv][4], uint32_t
     int row = warp_row + i / kChunks;
     int chunk = i % kChunks;
     if (row < rows) {
-      *reinterpret_cast<uint4*>(out + row * stride + chunk * 8) = ptx::ld_shared_16(smem + TileT::offset(row, chunk));
+      *reinterpret_cast<uint4*>(out + row * stride + chunk * 8) =
+          ptx::ld_shared_16(smem + TileT::offset(row, chunk));
     }
   }
 }

@@ -93,7 +93,8 @@ __device__ __forceinline__ void gemm_qk(Accumulator<kM, KTile::kRows>& s, const 
 // O += P V: P is [16 kM][Bc] in accumulator registers, V a tile [Bc][dv]. Two neighbouring 8-column blocks
 // of an accumulator are, rounded to 16 bits, the A fragment of one k-step: P moves through no memory.
 template <typename T, typename VTile, int kM>
-__device__ __forceinline__ void gemm_pv(Accumulator<kM, VTile::kCols>& o, const Accumulator<kM, VTile::kRows>& p,
+__device__ __forceinline__ void gemm_pv(Accumulator<kM, VTile::kCols>& o,
+                                        const Accumulator<kM, VTile::kRows>& p,
                                         const smem::Cursor<VTile>& v_tile) {
 #pragma unroll
   for (int k = 0; k < VTile::kRows; k += 16) {

@@ -12,7 +12,8 @@ __device__ __forceinline__ void cp_async_16(uint32_t smem, const void* global) {
 
 // Copies 16 bytes where `valid`, else writes 16 zero bytes without reading `global`.
 __device__ __forceinline__ void cp_async_16_or_zero(uint32_t smem, const void* global, bool valid) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem), "l"(global), "r"(valid ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(smem), "l"(global),
+               "r"(valid ? 16 : 0)
                : "memory");
 }
 

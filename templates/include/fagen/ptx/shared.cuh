@@ -15,7 +15,10 @@ __device__ __forceinline__ void st_shared(uint32_t smem, uint32_t value) {
 
 __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
   uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(smem) : "memory");
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(smem)
+               : "memory");
   return v;
 }
 

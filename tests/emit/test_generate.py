@@ -1,0 +1,50 @@
+"""generated/<name>/: written from the spec, checked against it, importable."""
+
+import json
+import runpy
+
+import pytest
+
+from fagen.emit import generate
+from fagen.paths import SPECS
+from fagen.spec.load import load_spec
+
+
+@pytest.fixture
+def spec():
+    return load_spec(SPECS / "a100_fa2.yaml")
+
+
+def test_write_then_check_is_clean_and_second_write_touches_nothing(spec, tmp_path):
+    paths = generate.write(spec, tmp_path)
+    assert sorted(path.name for path in paths) == ["__init__.py", "kernel.cu", "plan.md"]
+    assert generate.check(spec, tmp_path) == []
+    before = [path.stat().st_mtime_ns for path in paths]
+    generate.write(spec, tmp_path)
+    assert [path.stat().st_mtime_ns for path in paths] == before
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "kernel.cu", "plan.md"])
+def test_check_names_a_file_that_is_missing_or_edited(spec, tmp_path, name):
+    generate.write(spec, tmp_path)
+    path = tmp_path / spec.name / name
+    path.write_text(path.read_text() + "// edited\n")
+    (difference,) = generate.check(spec, tmp_path)
+    assert str(path) in difference and "-// edited" in difference
+    path.unlink()
+    assert generate.check(spec, tmp_path) == [f"{path}: missing"]
+
+
+def test_the_printed_spec_is_the_spec(spec, tmp_path, monkeypatch):
+    generate.write(spec, tmp_path)
+    loaded = []
+    monkeypatch.setattr("fagen.load", loaded.append, raising=False)
+    runpy.run_path(str(tmp_path / spec.name / "__init__.py"))
+    assert [load_spec(found) for found in loaded] == [spec]
+
+
+def test_compile_commands_name_every_kernel(spec, tmp_path):
+    generate.write(spec, tmp_path)
+    (command,) = json.loads(generate.compile_commands([spec], tmp_path).read_text())
+    assert command["file"] == "a100_fa2/kernel.cu"
+    assert "--cuda-gpu-arch=sm_80" in command["arguments"]

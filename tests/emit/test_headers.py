@@ -1,0 +1,45 @@
+"""Every device header compiles alone, for every arch; every plan's kernel compiles without spills."""
+
+import pytest
+
+from fagen.compile.cache import Cache
+from fagen.compile.nvrtc import compile_source
+from fagen.emit.render import render
+from fagen.emit.source import Source
+from fagen.hw.arch import ARCHES
+from fagen.paths import SPECS, TEMPLATES
+from fagen.plan.planner import plan
+from fagen.spec.load import load_spec
+
+INCLUDE = TEMPLATES / "include"
+HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_header_compiles_alone(arch):
+    for header in HEADERS:
+        text = f'#include "{header}"\nextern "C" __global__ void alone() {{}}\n'
+        compile_source(Source("alone", "alone", arch, text, threads=32, smem_bytes=0), Cache(None))
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_specs_compile_for_their_arch_and_others_that_hold_them(path, arch):
+    from fagen.errors import PlanError
+
+    spec = load_spec(path)
+    try:
+        planned = plan(spec, arch)
+    except PlanError as error:
+        assert arch != spec.arch and "wanted" in str(error)
+        return
+    artifact = compile_source(render(planned), Cache(None))
+    assert artifact.seconds <= 15  # 3 s on an idle machine; CI's are shared
+    assert artifact.resources.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+def test_what_the_planner_chooses_compiles_without_more_than_small_spills(arch):
+    for head_dim in range(8, 257, 8):
+        spec = load_spec(SPECS / "a100_fa2.yaml", {"problem.head_dim": head_dim, "schedule": {}})
+        compile_source(render(plan(spec, arch)), Cache(None))

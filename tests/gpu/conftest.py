@@ -1,0 +1,130 @@
+"""What the GPU tests share: ops of the shipped spec, random inputs, and what it means to be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import fagen
+from fagen.ops import reference
+from fagen.ops.checks import torch_dtype
+from fagen.ops.forward import AttentionOp
+from fagen.paths import SPECS
+
+GUARD = 2**20  # bytes on either side of an output
+POISON = 0xFF  # as a byte pattern a NaN in every element type
+SCORES_AT_ONCE = 2**26  # of the reference
+
+
+class Cases:
+    """Reached through the fixture `cases`."""
+
+    device = "cuda"
+
+    def op(self, **problem: Any) -> AttentionOp:
+        """The shipped spec (bf16, head_dim 128, bshd, causal) with keys of `problem` changed."""
+        return fagen.load(
+            SPECS / "a100_fa2.yaml", {f"problem.{key}": value for key, value in problem.items()}
+        )
+
+    def qkv(
+        self,
+        op: AttentionOp,
+        batch: int,
+        seqlen_q: int,
+        seqlen_k: int,
+        heads_q: int,
+        heads_kv: int | None = None,
+        seed: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Standard normal q, k, v in the op's layout and dtype."""
+        problem, generator = op.spec.problem, torch.Generator(self.device).manual_seed(seed)
+
+        def tensor(length: int, heads: int, dim: int) -> Tensor:
+            middle = (length, heads) if problem.layout == "bshd" else (heads, length)
+            return torch.randn(
+                (batch, *middle, dim), generator=generator, dtype=torch_dtype(problem), device=self.device
+            )
+
+        kv = heads_q if heads_kv is None else heads_kv
+        return (
+            tensor(seqlen_q, heads_q, problem.head_dim),
+            tensor(seqlen_k, kv, problem.head_dim),
+            tensor(seqlen_k, kv, problem.dim_v),
+        )
+
+    def run(self, op: AttentionOp, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """out and LSE, in memory that was full of NaN and whose surroundings must keep their bytes."""
+        with guarded_memory():
+            return op(q, k, v, return_lse=True, **options)
+
+    def assert_right(
+        self, op: AttentionOp, q: Tensor, k: Tensor, v: Tensor, *, entries: Iterable[int] | None = None
+    ) -> None:
+        """out within tolerance of fp64, LSE within 1e-3, for these batch entries or all."""
+        self.assert_result(op, (q, k, v), self.run(op, q, k, v), entries)
+
+    def assert_result(
+        self,
+        op: AttentionOp,
+        inputs: tuple[Tensor, Tensor, Tensor],
+        result: tuple[Tensor, Tensor],
+        entries: Iterable[int] | None = None,
+    ) -> None:
+        """The same for a result that is there already."""
+        out, lse = result
+        problem, batch = op.spec.problem, inputs[0].shape[0]
+        row, head = (1, 2) if problem.layout == "bshd" else (2, 1)
+        q, k, _ = inputs
+        sizes = [*q.shape[:3], problem.dim_v]
+        assert list(out.shape) == sizes and out.dtype == q.dtype and out.is_contiguous()
+        assert list(lse.shape) == [batch, q.shape[head], q.shape[row]] and lse.dtype == torch.float32
+        if out.numel() == 0:
+            return
+
+        at_once = max(1, SCORES_AT_ONCE // max(1, q.shape[head] * q.shape[row] * k.shape[row]))
+        parts = []
+        for chosen in torch.tensor(list(range(batch) if entries is None else entries)).split(at_once):
+            chosen = chosen.to(q.device)
+            some = [x[chosen] for x in inputs]
+            exact, exact_lse = reference.attention(problem, *some)
+            plain = reference.plain_attention(problem, *some)
+            found, found_lse = out[chosen], lse[chosen].to(exact_lse.dtype)
+            assert torch.equal(found_lse == -math.inf, exact_lse == -math.inf)
+            lse_error = torch.where(exact_lse == -math.inf, 0.0, (found_lse - exact_lse).abs()).max().item()
+            assert lse_error <= 1e-3
+            parts.append((found, plain, exact))
+        found, plain, exact = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        error = (found.to(exact.dtype) - exact).abs().max().item()
+        assert error <= reference.allowed_error(problem, plain, exact)  # false for NaN
+
+
+@contextmanager
+def guarded_memory() -> Iterator[None]:
+    """The two outputs that an op takes from torch hold NaN, between guards that must keep their bytes."""
+    buffers: list[tuple[Tensor, int]] = []
+
+    def new_empty(like: Tensor, sizes: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
+        dtype = dtype or like.dtype
+        size = math.prod(sizes) * dtype.itemsize
+        buffer = torch.full((size + 2 * GUARD,), POISON, dtype=torch.uint8, device=like.device)
+        buffers.append((buffer, size))
+        return buffer[GUARD : GUARD + size].view(dtype).view(sizes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tensor, "new_empty", new_empty)
+        yield
+    assert len(buffers) == 2, "out and LSE"
+    for buffer, size in buffers:
+        assert torch.all(buffer[:GUARD] == POISON) and torch.all(buffer[GUARD + size :] == POISON)
+
+
+@pytest.fixture(scope="session")
+def cases() -> Cases:
+    return Cases()
