@@ -4,12 +4,13 @@ VENV ?= .venv
 TORCH ?= torch# pip requirement; a machine without a GPU can name a CPU build here
 SPECS ?= $(wildcard specs/*.yaml)
 DEMO_SPEC ?= specs/a100_fa2.yaml
+BENCH_SPECS ?= $(wildcard specs/h200_fa2*.yaml)
 
 BIN := $(VENV)/bin
 FAGEN := $(BIN)/fagen
 CUDA_FILES = $(shell find templates/include -name '*.cuh')
 
-.PHONY: demo test gpu-test lint format check clean
+.PHONY: demo test gpu-test gpu lint format check clean
 
 demo: $(VENV)/.installed ## build a spec; run it on the GPU, or show what the plan says of it
 	$(FAGEN) build $(DEMO_SPEC)
@@ -22,6 +23,9 @@ test: $(VENV)/.installed-test ## every test that needs no GPU
 
 gpu-test: $(VENV)/.installed-test ## the tests that need a GPU; records what runs for `fagen support`
 	$(BIN)/python -m pytest -m gpu
+
+gpu: gpu-test ## those, then the speed against other implementations
+	$(FAGEN) bench $(BENCH_SPECS)
 
 lint: $(VENV)/.installed-dev ## formatting, lint, types, the floors
 	$(BIN)/ruff check .

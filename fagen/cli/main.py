@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from fagen import __version__
+from fagen.cli.bench import bench_command
 from fagen.cli.build import build_command
 from fagen.cli.doctor import doctor_command
 from fagen.cli.emit import emit_command
@@ -60,6 +61,7 @@ for _name, _command in {
     "emit": emit_command,
     "build": build_command,
     "run": run_command,
+    "bench": bench_command,
     "support": support_command,
     "doctor": doctor_command,
     "schema": schema_command,

@@ -6,14 +6,12 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from fagen.cli.console import table_console
 from fagen.cli.options import ArchOption, SetOption, ShapeOption, SpecArgument, overrides
 from fagen.plan import explain
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
-
-PIPE_COLUMNS = 160  # where the output is no terminal that says how wide it is
 
 
 def plan_command(
@@ -28,7 +26,4 @@ def plan_command(
     if as_json:
         typer.echo(json.dumps(explain.to_json(planned, shape), indent=2))
         return
-    console = Console()
-    if not console.is_terminal:
-        console.width = PIPE_COLUMNS
-    console.print(explain.to_tables(planned, shape))
+    table_console().print(explain.to_tables(planned, shape))

@@ -15,6 +15,7 @@ _V2_HEADERS = (
     "epilogue/store_rows.cuh",
     "mma/sm80.cuh",
     "pipe/load_tile.cuh",
+    "pipe/ring.cuh",
 )
 
 
@@ -34,6 +35,7 @@ def context(plan: Plan) -> dict[str, Any]:
         "dim": plan.dim,
         "dim_v": plan.dim_v,
         "buffers": plan.buffers,
+        "barriers_offset": plan.barriers_offset,
         "params": FORWARD,
         "params_bytes": struct_bytes(FORWARD),
         "headers": (*_V2_HEADERS, f"sched/{tiling.scheduler}.cuh"),

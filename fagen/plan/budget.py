@@ -117,6 +117,7 @@ _SMEM = (
     ("Q tile, O staged through it", Br * sp.Max(d, dv) * bytes_),
     ("K ring", Bc * d * bytes_ * stages),
     ("V ring", Bc * dv * bytes_ * stages),
+    ("mbarriers, full and empty", 16 * stages),
 )
 
 

@@ -6,10 +6,11 @@ The model, in the order of its terms:
 2. A warp of the v2 kernel runs its MMAs, its softmax and its ldmatrix one after another; only other warps of
    the same scheduler fill the gaps. So a share EXPOSED of the other engines' cycles shows, divided by the
    warps per scheduler.
-3. Each tile ends in a barrier, and needs its K and V to have arrived; both are latencies that only other CTAs
-   of the SM fill.
-EXPOSED and the latencies are estimates: with them FA2's own tiles come out within 20% of its published speed
-on H100 (tests/plan/test_engines.py).
+3. Warps that do not share out evenly over the schedulers leave some of them idle.
+4. A ring of two stages has no slack: every tile is a barrier for the CTA, which only other CTAs of the SM fill.
+   With slack, or without, each tile has latencies of its own: the first ldmatrix, the last shuffles.
+EXPOSED and the latencies are fitted to 22 tilings of the kernel, d = 64, 128, 256, measured on an H200: rms 7%,
+worst 17% off (tests/plan/test_engines.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
 import sympy as sp
 
@@ -25,9 +27,9 @@ from fagen.plan.budget import Values
 from fagen.plan.ir import EngineLoad, Engines, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv, warps
 
-EXPOSED = 0.75  # share of the non-bounding engines' cycles that one warp per scheduler cannot hide
-DRAIN_CYCLES = 200  # per tile: the barrier, the first ldmatrix after it, the last shuffles of the row maximum
-STRAGGLER_CYCLES = 25  # per tile and warp: a barrier waits for the slowest warp
+EXPOSED = 0.6  # share of the non-bounding engines' cycles that one warp per scheduler cannot hide
+LATENCY_CYCLES = 100  # per tile: the first ldmatrix, the last shuffles of the row maximum
+STRAGGLER_CYCLES = 30  # per tile and warp, without slack in the ring: the slowest warp is waited for
 FETCH_CYCLES = 1000  # from the issue of a tile's cp.async to its arrival under load
 REFERENCE_SEQLEN = 8192  # a K/V tile is read from HBM once and then from L2 by this many rows of Q
 SCHEDULERS = 4  # warp schedulers of an SM, on every arch so far
@@ -78,10 +80,11 @@ def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
     bound = max(loads, key=lambda load: load.cycles)
     waited = sum(load.cycles for load in loads if load is not bound and load.engine not in _ASYNCHRONOUS)
     per_scheduler = tiling.warps * tiling.ctas_per_sm / SCHEDULERS
-    busy = max(1.0, 1 / per_scheduler) * bound.cycles + EXPOSED * waited / per_scheduler
+    uneven = ceil(tiling.warps / SCHEDULERS) * SCHEDULERS / tiling.warps
+    busy = uneven * (max(1.0, 1 / per_scheduler) * bound.cycles + EXPOSED * waited / per_scheduler)
     fetch = max(0.0, FETCH_CYCLES - (tiling.stages - 1) * tiling.ctas_per_sm * busy)
-    barrier = DRAIN_CYCLES + STRAGGLER_CYCLES * tiling.warps
-    return busy + (barrier + fetch) / tiling.ctas_per_sm
+    barrier = STRAGGLER_CYCLES * tiling.warps if tiling.stages == 2 else 0.0
+    return busy + (LATENCY_CYCLES + barrier + fetch) / tiling.ctas_per_sm
 
 
 _ARGUMENTS = (Br, Bc, d, dv, bytes_, warps)

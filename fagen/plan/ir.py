@@ -82,7 +82,7 @@ class EngineLoad:
 
     engine: str  # "tensor core" | "MUFU" | "FMA" | "shared memory" | "L2" | "HBM"
     cycles: float
-    work: str  # "2*Bc*Br*(d + dv) FLOP at 2540 per clock"
+    work: str  # "2*Bc*Br*(d + dv) FLOP at 2440 per clock"
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,11 @@ class Plan:
         return f"fagen_{self.spec.name}_fwd"
 
     @property
-    def smem_bytes(self) -> int:
-        """Dynamic shared memory per CTA."""
+    def barriers_offset(self) -> int:
+        """Where the ring's mbarriers start: after the tiles."""
         return sum(buffer.bytes for buffer in self.buffers)
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory per CTA: the tiles, and a full and an empty mbarrier per stage."""
+        return self.barriers_offset + 16 * self.tiling.stages

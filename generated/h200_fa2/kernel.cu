@@ -3,13 +3,14 @@
 // problem: bf16, head_dim 128, head_dim_v 128, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 98304 of 232448 bytes
-//   Q tile, O staged through it    32768  Br*bytes*Max(d, dv)
-//   K ring                      32768  Bc*bytes*d*stages
-//   V ring                      32768  Bc*bytes*dv*stages
-// shared memory per SM: 198656 of 233472 bytes
-//   tiles of all CTAs          196608  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
-//   taken by the driver          2048  ctas*reserved
+// shared memory per CTA: 163888 of 232448 bytes
+//   Q tile, O staged through it    65536  Br*bytes*Max(d, dv)
+//   K ring                      49152  Bc*bytes*d*stages
+//   V ring                      49152  Bc*bytes*dv*stages
+//   mbarriers, full and empty       48  16*stages
+// shared memory per SM: 164912 of 233472 bytes
+//   tiles of all CTAs          163888  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv) + 16*stages)
+//   taken by the driver          1024  ctas*reserved
 // registers per thread: 252 of 255 registers
 //   O accumulator                 128  Br*dv/(32*warps)
 //   S accumulator                  64  Bc*Br/(32*warps)
@@ -21,8 +22,8 @@
 // threads per SM: 256 of 2048 threads
 //   math warps                    256  32*ctas*warps
 //
-// One CTA owns 128 queries of one head; its warps split the rows. K and V tiles arrive by cp.async in a ring of
-// 2, from the last visible key to the first. O stays unnormalised in registers until the end.
+// One CTA owns 256 queries of one head; its warps split the rows. K and V tiles arrive by cp.async
+// in a ring of 3, from the last visible key to the first. O stays unnormalised in registers.
 // Printed by fagen from the spec: change the spec or the template, not this file.
 
 #include "fagen/attn/mask.cuh"
@@ -30,6 +31,7 @@
 #include "fagen/epilogue/store_rows.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/pipe/load_tile.cuh"
+#include "fagen/pipe/ring.cuh"
 #include "fagen/sched/longest_first.cuh"
 
 using T = __nv_bfloat16;  // problem.dtype
@@ -64,17 +66,20 @@ struct Params {
 static_assert(sizeof(Params) == 168, "the launch packs this struct");
 
 struct Cfg {
-  static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
+  static constexpr int kTileQ = 256;    // schedule.tile.q (Br)
   static constexpr int kTileKv = 64;  // schedule.tile.kv (Bc)
-  static constexpr int kWarps = 4;  // schedule.roles.math.warps
-  static constexpr int kStages = 2;  // schedule.stages.kv
-  static constexpr int kCtasPerSm = 2;  // schedule.ctas_per_sm
+  static constexpr int kWarps = 8;  // schedule.roles.math.warps
+  static constexpr int kStages = 3;  // schedule.stages.kv
+  static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
   static constexpr int kDim = 128;  // problem.head_dim
   static constexpr int kDimV = 128;  // problem.head_dim_v
   static constexpr bool kCausal = true;  // problem.mask
   static constexpr float kLazy = 8.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
 
   static constexpr int kThreads = 32 * kWarps;
+  // Tiles loaded ahead of the one in use. Where there are three stages or more, one is left as slack: a fast
+  // warp loads into it while a slow one still reads the stage before.
+  static constexpr int kAhead = kStages == 2 ? 1 : kStages - 2;
   static constexpr int kM = kTileQ / kWarps / 16;  // 16-row blocks per warp
   using QTile = fagen::smem::Tile<kTileQ, 128>;
   using KTile = fagen::smem::Tile<kTileKv, 128>;
@@ -87,9 +92,9 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   using namespace fagen;
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t smem = ptx::shared_address(memory);
-  const uint32_t q_smem = smem + 0;  // 1 x [128][128]
-  const uint32_t k_smem = smem + 32768;  // 2 x [64][128]
-  const uint32_t v_smem = smem + 65536;  // 2 x [64][128]
+  const uint32_t q_smem = smem + 0;  // 1 x [256][128]
+  const uint32_t k_smem = smem + 65536;  // 3 x [64][128]
+  const uint32_t v_smem = smem + 114688;  // 3 x [64][128]
 
   const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
   const int row0 = work.q_tile * Cfg::kTileQ;
@@ -109,22 +114,25 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   const pipe::TileLoader<Cfg::QTile, Cfg::kDim, Cfg::kThreads> q_loader;
   const pipe::TileLoader<Cfg::KTile, Cfg::kDim, Cfg::kThreads> k_loader;
   const pipe::TileLoader<Cfg::VTile, Cfg::kDimV, Cfg::kThreads> v_loader;
-  auto load_kv = [&](int tile, int stage, auto partial) {
-    if (tile >= 0) {
-      const int first = tile * Cfg::kTileKv;
-      k_loader.template load<partial.value>(k_smem + stage * Cfg::KTile::kBytes, k + first * p.k_row_stride, p.k_row_stride,
-                              p.seqlen_k - first);
-      v_loader.template load<partial.value>(v_smem + stage * Cfg::VTile::kBytes, v + first * p.v_row_stride, p.v_row_stride,
-                              p.seqlen_k - first);
-    }
-    ptx::cp_async_commit();  // also when empty: every step closes one group
+  const pipe::Ring<Cfg::kStages, Cfg::kWarps> ring(smem + 163840);
+  auto fill = ring.first_fill();
+  auto load_kv = [&](int tile, auto partial) {
+    if (tile < 0) return;
+    const int first = tile * Cfg::kTileKv;
+    ring.wait_empty(fill);
+    k_loader.template load<partial.value>(k_smem + fill.stage * Cfg::KTile::kBytes, k + first * p.k_row_stride,
+                                          p.k_row_stride, p.seqlen_k - first);
+    v_loader.template load<partial.value>(v_smem + fill.stage * Cfg::VTile::kBytes, v + first * p.v_row_stride,
+                                          p.v_row_stride, p.seqlen_k - first);
+    ring.arrive_full(fill);
+    fill.advance();
   };
 
   // Prologue: Q travels with the first K/V tile, the only one that may reach past the last key.
-  q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
-  load_kv(end - 1, 0, Bool<true>());
+  if (end > 0) q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
+  load_kv(end - 1, Bool<true>());
 #pragma unroll
-  for (int stage = 1; stage < Cfg::kStages - 1; ++stage) load_kv(end - 1 - stage, stage, Bool<false>());
+  for (int ahead = 1; ahead < Cfg::kAhead; ++ahead) load_kv(end - 1 - ahead, Bool<false>());
 
   const mma::SharedA<Cfg::QTile, Cfg::kM> q_shared{
       mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
@@ -135,27 +143,24 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   mma::clear(o);
   attn::Softmax<Cfg::kM> softmax(p.scale_log2);
 
-  int stage = 0;
+  auto read = ring.first_read();
   for (int tile = end - 1; tile >= 0; --tile) {
-    ptx::cp_async_wait<Cfg::kStages - 2>();  // this tile is here,
-    __syncthreads();                         // for every thread, and the tile before it is used up
-    load_kv(tile - (Cfg::kStages - 1), (stage + Cfg::kStages - 1) % Cfg::kStages, Bool<false>());
-
+    load_kv(tile - Cfg::kAhead, Bool<false>());
+    ring.wait_full(read);
     if (tile < warp_end) {
       mma::Accumulator<Cfg::kM, Cfg::kTileKv> s;
-      mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + stage * Cfg::KTile::kBytes));
+      mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + read.stage * Cfg::KTile::kBytes));
       if (tile >= full) mask.apply(s, row0 + warp_row, tile * Cfg::kTileKv);
       softmax.rescale<Cfg>(s, o);
       softmax.exponentiate(s);
-      mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + stage * Cfg::VTile::kBytes));
+      mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + read.stage * Cfg::VTile::kBytes));
     }
-    stage = (stage + 1) % Cfg::kStages;
+    ring.arrive_empty(read);
+    read.advance();
   }
 
   float lse[Cfg::kM][2];
   softmax.finish(o, lse);
-  ptx::cp_async_wait<0>();  // without keys Q may still be on its way into the buffer that O takes over
-  __syncthreads();
   T* out = p.out + work.batch * p.out_batch_stride + work.head_q * p.out_head_stride + row0 * p.out_row_stride;
   epilogue::store_out<T, Cfg::OTile, Cfg::kDimV>(o, q_smem, warp_row, out, p.out_row_stride, rows);
   if (p.lse != nullptr) {

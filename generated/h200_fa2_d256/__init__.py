@@ -7,10 +7,10 @@ SPEC = {'name': 'h200_fa2_d256',
  'arch': 'sm_90a',
  'device': 'h200',
  'problem': {'dtype': 'bf16', 'head_dim': 256, 'mask': 'causal'},
- 'schedule': {'tile': {'q': 128, 'kv': 80},
-              'stages': {'kv': 2},
+ 'schedule': {'tile': {'q': 128, 'kv': 48},
+              'stages': {'kv': 3},
               'roles': {'math': {'warps': 8}},
-              'q_operand': 'shared',
+              'q_operand': 'registers',
               'ctas_per_sm': 1}}
 
 attention = load(SPEC)

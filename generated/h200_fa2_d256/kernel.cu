@@ -3,26 +3,27 @@
 // problem: bf16, head_dim 256, head_dim_v 256, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 229376 of 232448 bytes
+// shared memory per CTA: 213040 of 232448 bytes
 //   Q tile, O staged through it    65536  Br*bytes*Max(d, dv)
-//   K ring                      81920  Bc*bytes*d*stages
-//   V ring                      81920  Bc*bytes*dv*stages
-// shared memory per SM: 230400 of 233472 bytes
-//   tiles of all CTAs          229376  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv))
+//   K ring                      73728  Bc*bytes*d*stages
+//   V ring                      73728  Bc*bytes*dv*stages
+//   mbarriers, full and empty       48  16*stages
+// shared memory per SM: 214064 of 233472 bytes
+//   tiles of all CTAs          213040  ctas*(Bc*bytes*d*stages + Bc*bytes*dv*stages + Br*bytes*Max(d, dv) + 16*stages)
 //   taken by the driver          1024  ctas*reserved
-// registers per thread: 212 of 255 registers
+// registers per thread: 252 of 255 registers
 //   O accumulator                 128  Br*dv/(32*warps)
-//   S accumulator                  40  Bc*Br/(32*warps)
+//   S accumulator                  24  Bc*Br/(32*warps)
 //   P fragment of one k-step (P takes over the registers of S)        4  Br/(4*warps)
-//   Q fragments of two k-steps        8  Br/(2*warps)
+//   Q fragments, held              64  Br*d/(64*warps)
 //   K or V fragments of two k-steps        8  8
 //   row maximum and row sum         4  Br/(4*warps)
 //   addresses and counters         20  20
 // threads per SM: 256 of 2048 threads
 //   math warps                    256  32*ctas*warps
 //
-// One CTA owns 128 queries of one head; its warps split the rows. K and V tiles arrive by cp.async in a ring of
-// 2, from the last visible key to the first. O stays unnormalised in registers until the end.
+// One CTA owns 128 queries of one head; its warps split the rows. K and V tiles arrive by cp.async
+// in a ring of 3, from the last visible key to the first. O stays unnormalised in registers.
 // Printed by fagen from the spec: change the spec or the template, not this file.
 
 #include "fagen/attn/mask.cuh"
@@ -30,6 +31,7 @@
 #include "fagen/epilogue/store_rows.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/pipe/load_tile.cuh"
+#include "fagen/pipe/ring.cuh"
 #include "fagen/sched/longest_first.cuh"
 
 using T = __nv_bfloat16;  // problem.dtype
@@ -65,9 +67,9 @@ static_assert(sizeof(Params) == 168, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 80;  // schedule.tile.kv (Bc)
+  static constexpr int kTileKv = 48;  // schedule.tile.kv (Bc)
   static constexpr int kWarps = 8;  // schedule.roles.math.warps
-  static constexpr int kStages = 2;  // schedule.stages.kv
+  static constexpr int kStages = 3;  // schedule.stages.kv
   static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
   static constexpr int kDim = 256;  // problem.head_dim
   static constexpr int kDimV = 256;  // problem.head_dim_v
@@ -75,6 +77,9 @@ struct Cfg {
   static constexpr float kLazy = 8.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
 
   static constexpr int kThreads = 32 * kWarps;
+  // Tiles loaded ahead of the one in use. Where there are three stages or more, one is left as slack: a fast
+  // warp loads into it while a slow one still reads the stage before.
+  static constexpr int kAhead = kStages == 2 ? 1 : kStages - 2;
   static constexpr int kM = kTileQ / kWarps / 16;  // 16-row blocks per warp
   using QTile = fagen::smem::Tile<kTileQ, 256>;
   using KTile = fagen::smem::Tile<kTileKv, 256>;
@@ -88,8 +93,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   extern __shared__ __align__(1024) unsigned char memory[];
   const uint32_t smem = ptx::shared_address(memory);
   const uint32_t q_smem = smem + 0;  // 1 x [128][256]
-  const uint32_t k_smem = smem + 65536;  // 2 x [80][256]
-  const uint32_t v_smem = smem + 147456;  // 2 x [80][256]
+  const uint32_t k_smem = smem + 65536;  // 3 x [48][256]
+  const uint32_t v_smem = smem + 139264;  // 3 x [48][256]
 
   const sched::Work work = sched::longest_first(p, blockIdx.x);  // schedule.scheduler
   const int row0 = work.q_tile * Cfg::kTileQ;
@@ -109,53 +114,54 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   const pipe::TileLoader<Cfg::QTile, Cfg::kDim, Cfg::kThreads> q_loader;
   const pipe::TileLoader<Cfg::KTile, Cfg::kDim, Cfg::kThreads> k_loader;
   const pipe::TileLoader<Cfg::VTile, Cfg::kDimV, Cfg::kThreads> v_loader;
-  auto load_kv = [&](int tile, int stage, auto partial) {
-    if (tile >= 0) {
-      const int first = tile * Cfg::kTileKv;
-      k_loader.template load<partial.value>(k_smem + stage * Cfg::KTile::kBytes, k + first * p.k_row_stride, p.k_row_stride,
-                              p.seqlen_k - first);
-      v_loader.template load<partial.value>(v_smem + stage * Cfg::VTile::kBytes, v + first * p.v_row_stride, p.v_row_stride,
-                              p.seqlen_k - first);
-    }
-    ptx::cp_async_commit();  // also when empty: every step closes one group
+  const pipe::Ring<Cfg::kStages, Cfg::kWarps> ring(smem + 212992);
+  auto fill = ring.first_fill();
+  auto load_kv = [&](int tile, auto partial) {
+    if (tile < 0) return;
+    const int first = tile * Cfg::kTileKv;
+    ring.wait_empty(fill);
+    k_loader.template load<partial.value>(k_smem + fill.stage * Cfg::KTile::kBytes, k + first * p.k_row_stride,
+                                          p.k_row_stride, p.seqlen_k - first);
+    v_loader.template load<partial.value>(v_smem + fill.stage * Cfg::VTile::kBytes, v + first * p.v_row_stride,
+                                          p.v_row_stride, p.seqlen_k - first);
+    ring.arrive_full(fill);
+    fill.advance();
   };
 
   // Prologue: Q travels with the first K/V tile, the only one that may reach past the last key.
-  q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
-  load_kv(end - 1, 0, Bool<true>());
+  if (end > 0) q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
+  load_kv(end - 1, Bool<true>());
 #pragma unroll
-  for (int stage = 1; stage < Cfg::kStages - 1; ++stage) load_kv(end - 1 - stage, stage, Bool<false>());
+  for (int ahead = 1; ahead < Cfg::kAhead; ++ahead) load_kv(end - 1 - ahead, Bool<false>());
 
   const mma::SharedA<Cfg::QTile, Cfg::kM> q_shared{
       mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
-  // spec: schedule.q_operand = shared
-  const auto& q_operand = q_shared;
+  // spec: schedule.q_operand = registers
+  if (end > 0) ring.wait_full(ring.first_read());
+  const mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand(q_shared);
 
   mma::Accumulator<Cfg::kM, Cfg::VTile::kCols> o;
   mma::clear(o);
   attn::Softmax<Cfg::kM> softmax(p.scale_log2);
 
-  int stage = 0;
+  auto read = ring.first_read();
   for (int tile = end - 1; tile >= 0; --tile) {
-    ptx::cp_async_wait<Cfg::kStages - 2>();  // this tile is here,
-    __syncthreads();                         // for every thread, and the tile before it is used up
-    load_kv(tile - (Cfg::kStages - 1), (stage + Cfg::kStages - 1) % Cfg::kStages, Bool<false>());
-
+    load_kv(tile - Cfg::kAhead, Bool<false>());
+    ring.wait_full(read);
     if (tile < warp_end) {
       mma::Accumulator<Cfg::kM, Cfg::kTileKv> s;
-      mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + stage * Cfg::KTile::kBytes));
+      mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + read.stage * Cfg::KTile::kBytes));
       if (tile >= full) mask.apply(s, row0 + warp_row, tile * Cfg::kTileKv);
       softmax.rescale<Cfg>(s, o);
       softmax.exponentiate(s);
-      mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + stage * Cfg::VTile::kBytes));
+      mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + read.stage * Cfg::VTile::kBytes));
     }
-    stage = (stage + 1) % Cfg::kStages;
+    ring.arrive_empty(read);
+    read.advance();
   }
 
   float lse[Cfg::kM][2];
   softmax.finish(o, lse);
-  ptx::cp_async_wait<0>();  // without keys Q may still be on its way into the buffer that O takes over
-  __syncthreads();
   T* out = p.out + work.batch * p.out_batch_stride + work.head_q * p.out_head_stride + row0 * p.out_row_stride;
   epilogue::store_out<T, Cfg::OTile, Cfg::kDimV>(o, q_smem, warp_row, out, p.out_row_stride, rows);
   if (p.lse != nullptr) {

@@ -8,7 +8,7 @@ SPEC = {'name': 'h200_fa2_d64',
  'device': 'h200',
  'problem': {'dtype': 'bf16', 'head_dim': 64, 'mask': 'causal'},
  'schedule': {'tile': {'q': 128, 'kv': 96},
-              'stages': {'kv': 2},
+              'stages': {'kv': 3},
               'roles': {'math': {'warps': 4}},
               'q_operand': 'registers',
               'ctas_per_sm': 2}}

@@ -8,7 +8,7 @@ import pytest
 import fagen as package
 from fagen.cli import plan
 
-COMMANDS = ("plan", "emit", "build", "run", "support", "doctor", "schema")
+COMMANDS = ("plan", "emit", "build", "run", "bench", "support", "doctor", "schema")
 
 
 def test_version(fagen):
@@ -21,7 +21,7 @@ def test_help_names_every_command(fagen):
     assert all(command in text for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["plan", "emit", "build", "run"])
+@pytest.mark.parametrize("command", ["plan", "emit", "build", "run", "bench"])
 def test_a_broken_spec_is_a_message_with_its_line_and_exit_1(fagen, broken, command):
     result = fagen(command, broken)
     assert result.exit_code == 1
@@ -29,7 +29,7 @@ def test_a_broken_spec_is_a_message_with_its_line_and_exit_1(fagen, broken, comm
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("command", ["plan", "emit", "build", "run"])
+@pytest.mark.parametrize("command", ["plan", "emit", "build", "run", "bench"])
 def test_a_missing_spec_is_named(fagen, tmp_path, command):
     result = fagen(command, tmp_path / "nowhere.yaml")
     assert result.exit_code == 1

@@ -79,18 +79,19 @@ def test_buffers_tile_shared_memory_without_gap_or_overlap(v2_spec):
     q, k, v = found.buffers
     assert (q.cols, k.cols, v.cols) == (128, 80, 128)
     assert (q.offset, k.offset, v.offset) == (0, q.bytes, q.bytes + k.bytes)
-    assert found.smem_bytes == 128 * 128 * 2 + 2 * 64 * 80 * 2 + 2 * 64 * 128 * 2
+    assert found.smem_bytes == 128 * 128 * 2 + 2 * 64 * 80 * 2 + 2 * 64 * 128 * 2 + 2 * 16
+    assert found.barriers_offset == v.offset + v.bytes
     assert found.smem_bytes == found.accounts[0].used
 
 
 def test_retarget_to_99_kb_is_refused_with_the_numbers(v2_spec):
     spec = v2_spec(schedule=A100_FA2 | {"roles": {"math": {"warps": 8}}}, head_dim=192)
-    assert plan(spec).smem_bytes == 147_456
+    assert plan(spec).smem_bytes == 147_488
     with pytest.raises(PlanError) as refused:
         plan(spec, "sm_89")
     message = str(refused.value)
     assert "t: schedule does not fit sm_89 with tile.q 128, tile.kv 64, roles.math.warps 8" in message
-    assert "shared memory per CTA: 147,456 bytes wanted, 101,376 allowed" in message
+    assert "shared memory per CTA: 147,488 bytes wanted, 101,376 allowed" in message
     assert "schedule.tile.kv: 32 (is 64)" in message
 
 

@@ -17,13 +17,4 @@ __device__ __forceinline__ void cp_async_16_or_zero(uint32_t smem, const void* g
                : "memory");
 }
 
-// Closes the group of this thread's copies issued since the last commit.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most `kPending` of this thread's newest groups are still on their way.
-template <int kPending>
-__device__ __forceinline__ void cp_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
 }  // namespace fagen::ptx

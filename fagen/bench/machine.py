@@ -1,0 +1,62 @@
+"""The machine that a measurement was made on."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+
+import torch
+
+from fagen import __version__
+from fagen.compile.nvrtc import nvrtc_version
+from fagen.errors import LaunchError
+from fagen.hw.arch import arch_of_capability
+
+# Fields of `nvidia-smi --query-gpu`, by the name that a report gives them.
+SMI_FIELDS = {
+    "driver": "driver_version",
+    "sm_clock": "clocks.sm",
+    "sm_clock_max": "clocks.max.sm",
+    "memory_clock": "clocks.mem",
+    "power_limit": "power.limit",
+}
+
+
+def arch_of_device(device: int) -> str:
+    """Arch of CUDA device `device`. Raises LaunchError where there is none, or fagen does not know it."""
+    count = torch.cuda.device_count()
+    if count == 0:
+        why = "is a build without CUDA" if torch.version.cuda is None else "finds none"
+        raise LaunchError(
+            f"running a kernel needs an NVIDIA GPU, and PyTorch {torch.__version__} {why}; `fagen doctor` "
+            "says what is missing, `fagen plan` and `fagen build` work without one"
+        )
+    if not 0 <= device < count:
+        raise LaunchError(f"device: is {device}; allowed: 0 to {count - 1}")
+    return arch_of_capability(torch.cuda.get_device_capability(device)).name
+
+
+def machine() -> dict[str, str]:
+    """Versions, and name and clocks, as they are now, of the current GPU; without what cannot be asked."""
+    versions = {
+        "fagen": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_cuda": torch.version.cuda or "none",
+        "nvrtc": "{}.{}".format(*nvrtc_version()),
+    }
+    if not torch.cuda.is_available():
+        return versions
+    gpu = torch.cuda.get_device_properties()
+    return {"device": gpu.name, **versions, **_smi(f"GPU-{gpu.uuid}")}
+
+
+def _smi(uuid: str) -> dict[str, str]:
+    if not shutil.which("nvidia-smi"):
+        return {}
+    query = f"--query-gpu={','.join(SMI_FIELDS.values())}"
+    command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    values = [value.strip() for value in done.stdout.split(",")]
+    return dict(zip(SMI_FIELDS, values, strict=True)) if len(values) == len(SMI_FIELDS) else {}

@@ -1,0 +1,70 @@
+"""`fagen bench`: specs against other implementations of attention, on this machine's GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fagen.cli.console import table_console
+from fagen.cli.options import SpecsArgument
+from fagen.cli.progress import track
+from fagen.spec.load import load_spec
+
+if TYPE_CHECKING:
+    from fagen.bench.compare import Result
+
+
+def bench_command(
+    specs: SpecsArgument,
+    seqlens: Annotated[str, typer.Option(metavar="S,S,...", help="Sequence lengths.")] = "2048,8192",
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", dir_okay=False, help="Write every time and version there."),
+    ] = None,
+) -> None:
+    """Time each spec's op, with and without a causal mask, beside PyTorch's flash and cuDNN attention.
+
+    16k tokens, hidden dimension 2048. What is wrong, against the reference, is not timed. Ctrl-C prints what is
+    known by then.
+    """
+    lengths = parse_seqlens(seqlens)
+    if json_file and not json_file.parent.is_dir():
+        raise typer.BadParameter(f"{json_file}: there is no directory {json_file.parent}")
+    loaded = [load_spec(path) for path in specs]
+
+    from fagen.bench import compare, machine, report  # import torch, which most commands do without
+
+    todo = compare.cases(loaded, lengths, machine.arch_of_device(0))
+    results: list[Result] = []
+    try:
+        for case in track(todo, str):
+            results.append(compare.run(case))
+    finally:
+        if results:
+            _print(results)
+        if results and json_file:
+            json_file.write_text(json.dumps(report.to_json(results, machine.machine()), indent=2) + "\n")
+    if any(result.outcomes[compare.OURS].problem for result in results):
+        raise typer.Exit(1)
+
+
+def parse_seqlens(text: str) -> tuple[int, ...]:
+    """`2048,8192` as lengths. Raises `typer.BadParameter` for anything but whole numbers from 1."""
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(number.isdecimal() and int(number) for number in numbers):
+        raise typer.BadParameter(f"{text}: want whole numbers from 1, e.g. 2048,8192", param_hint="--seqlens")
+    return tuple(map(int, numbers))
+
+
+def _print(results: Sequence[Result]) -> None:
+    from fagen.bench import report
+
+    for failure in report.failures(results):
+        typer.echo(failure, err=True)
+    table_console().print(report.table(results))
+    for summary in report.summaries(results):
+        typer.echo(str(summary))

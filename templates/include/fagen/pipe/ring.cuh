@@ -1,0 +1,61 @@
+// A ring of shared-memory stages between cp.async and the warps that use them. Every stage has two
+// mbarriers: `full` completes when all threads' copies into it have landed, `empty` when all warps are done
+// with it. No barrier for the whole CTA: warps drift apart by as many tiles as the ring has slack.
+#pragma once
+
+#include "fagen/base/grid.cuh"
+#include "fagen/ptx/mbarrier.cuh"
+
+namespace fagen::pipe {
+
+// Where one side stands in a ring: the stage, and the parity of the phase it waits for there.
+template <int kStages>
+struct Position {
+  int stage;
+  uint32_t parity;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+};
+
+template <int kStages, int kWarps>
+struct Ring {
+  static constexpr int kBytes = 16 * kStages;  // of both kinds of barriers
+
+  uint32_t full, empty;
+
+  // The barriers take kBytes at `smem`. All threads of the CTA.
+  __device__ __forceinline__ explicit Ring(uint32_t smem) : full(smem), empty(smem + 8 * kStages) {
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        ptx::mbarrier_init(full + 8 * stage, 32 * kWarps);
+        ptx::mbarrier_init(empty + 8 * stage, kWarps);
+      }
+    }
+    __syncthreads();
+  }
+
+  // Fresh stages are empty; nothing has been read yet.
+  __device__ static Position<kStages> first_fill() { return {0, 1}; }
+  __device__ static Position<kStages> first_read() { return {0, 0}; }
+
+  __device__ __forceinline__ void wait_empty(Position<kStages> at) const {
+    ptx::mbarrier_wait(empty + 8 * at.stage, at.parity);
+  }
+  // All copies that this thread has issued so far belong to the stage, or to an earlier one.
+  __device__ __forceinline__ void arrive_full(Position<kStages> at) const {
+    ptx::mbarrier_arrive_after_copies(full + 8 * at.stage);
+  }
+  __device__ __forceinline__ void wait_full(Position<kStages> at) const {
+    ptx::mbarrier_wait(full + 8 * at.stage, at.parity);
+  }
+  // The whole warp is done with the stage.
+  __device__ __forceinline__ void arrive_empty(Position<kStages> at) const {
+    __syncwarp();
+    if (lane_id() == 0) ptx::mbarrier_arrive(empty + 8 * at.stage);
+  }
+};
+
+}  // namespace fagen::pipe

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fagen.bench.expected import expected, largest_difference, must_fit, random_inputs
+from fagen.errors import ArgumentError
+from fagen.ops import reference
+from fagen.plan.launch import Shape
+from fagen.spec.model import Problem
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("found", "exact", "difference"),
+    [([1.0, 2.0], [1.5, 2.0], 0.5), ([-INF, 1.0], [-INF, 1.0], 0.0), ([-INF], [1.0], INF), ([], [], 0.0)],
+)
+def test_largest_difference(found, exact, difference):
+    assert largest_difference(torch.tensor(found), torch.tensor(exact, dtype=torch.float64)) == difference
+
+
+def test_largest_difference_to_nan_is_nan():
+    assert math.isnan(largest_difference(torch.tensor([math.nan, 1.0]), torch.ones(2, dtype=torch.float64)))
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+def test_head_by_head_is_the_reference(layout):
+    problem = Problem(dtype="bf16", head_dim=8, head_dim_v=16, layout=layout, mask="causal")
+    inputs = random_inputs(problem, Shape(2, 5, 7, 4, 2), seed=0, device="cpu")
+    found = expected(problem, inputs)
+    out, lse = reference.attention(problem, *inputs)
+    torch.testing.assert_close(found.out, out)
+    torch.testing.assert_close(found.lse, lse)
+    plain = reference.plain_attention(problem, *inputs)
+    assert found.allowed == pytest.approx(reference.allowed_error(problem, plain, out), rel=0.1)
+
+
+def test_inputs_have_the_layout_and_depend_on_the_seed():
+    problem = Problem(dtype="fp16", head_dim=8, head_dim_v=16, layout="bhsd")
+    shape = Shape(2, 5, 7, 4, 2)
+    q, k, v = random_inputs(problem, shape, seed=0, device="cpu")
+    assert [tuple(x.shape) for x in (q, k, v)] == [(2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 16)]
+    assert q.dtype == torch.float16
+    assert torch.equal(q, random_inputs(problem, shape, seed=0, device="cpu")[0])
+    assert not torch.equal(q, random_inputs(problem, shape, seed=1, device="cpu")[0])
+
+
+def test_too_large_names_the_shape():
+    with pytest.raises(ArgumentError, match=r"1,16,32,4,2.* 8,192 bytes"), must_fit(Shape(1, 16, 32, 4, 2)):
+        raise torch.OutOfMemoryError
