@@ -23,13 +23,12 @@ def bench_command(
     seqlens: Annotated[str, typer.Option(metavar="S,S,...", help="Sequence lengths.")] = "2048,8192",
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", dir_okay=False, help="Write every time and version there."),
+        typer.Option("--json", metavar="FILE", dir_okay=False, help="Write medians, spread, versions there."),
     ] = None,
 ) -> None:
     """Time each spec's op, with and without a causal mask, beside PyTorch's flash and cuDNN attention.
 
-    16k tokens, hidden dimension 2048. What is wrong, against the reference, is not timed. Ctrl-C prints what is
-    known by then.
+    16k tokens, hidden dimension 2048. A wrong result is not timed. Ctrl-C prints what is known by then.
     """
     lengths = parse_seqlens(seqlens)
     if json_file and not json_file.parent.is_dir():

@@ -133,7 +133,8 @@ ARCHES: dict[str, Arch] = {
             tensor_flops=4096,
             mufu_per_clk=16,
             fma_per_clk=128,
-            source="H100 whitepaper: 4096 through wgmma; mma.sync measured on an H200: 637 TFLOP/s at 1.98 GHz",
+            source="H100 whitepaper: 4096 through wgmma; mma.sync measured on an H200: 637 TFLOP/s "
+            "at 1.98 GHz",
         ),
         Arch(
             name="sm_100a",

@@ -7,10 +7,10 @@ The model, in the order of its terms:
    the same scheduler fill the gaps. So a share EXPOSED of the other engines' cycles shows, divided by the
    warps per scheduler.
 3. Warps that do not share out evenly over the schedulers leave some of them idle.
-4. A ring of two stages has no slack: every tile is a barrier for the CTA, which only other CTAs of the SM fill.
-   With slack, or without, each tile has latencies of its own: the first ldmatrix, the last shuffles.
-EXPOSED and the latencies are fitted to 22 tilings of the kernel, d = 64, 128, 256, measured on an H200: rms 7%,
-worst 17% off (tests/plan/test_engines.py).
+4. A ring of two stages has no slack: every tile is a barrier for the CTA, which only other CTAs of the SM
+   fill. With slack, or without, each tile has latencies of its own: the first ldmatrix, the last shuffles.
+EXPOSED and the latencies are fitted to 22 tilings of the kernel, d = 64, 128, 256, measured on an H200: rms
+7%, worst 17% off (tests/plan/test_engines.py).
 """
 
 from __future__ import annotations
