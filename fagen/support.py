@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fagen.errors import PlanError, SpecError
+from fagen.errors import EmitError, PlanError, SpecError
 from fagen.hw.arch import ARCHES
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
@@ -124,10 +124,12 @@ def markdown(cells: list[Cell]) -> str:
 
 
 def embedded(page: str, table: str) -> str:
-    """`page` with `table` between the markers. Raises ValueError for a page without them."""
-    before, table_and_after = page.split(BEGIN)
-    _, after = table_and_after.split(END)
-    return f"{before}{BEGIN}{table}\n{END}{after}"
+    """`page` with `table` between the markers. Raises EmitError for a page that has not one of each."""
+    before, *rest = page.split(BEGIN)
+    _, *after = "".join(rest).split(END)
+    if len(rest) != 1 or len(after) != 1:
+        raise EmitError(f"no place for the table: allowed is one {BEGIN.strip()} with {END.strip()} below it")
+    return f"{before}{BEGIN}{table}\n{END}{after[0]}"
 
 
 def _cell(family: str, feature: Feature, arch: str, results: Mapping[str, Any]) -> Cell:

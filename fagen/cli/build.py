@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fagen.cli.console import table_console
 from fagen.cli.options import GENERATED, ArchOption, OutOption, SetOption, SpecsArgument, overrides
 from fagen.cli.progress import track
 from fagen.compile.artifact import Artifact
@@ -22,28 +22,32 @@ Built = tuple[Source, Artifact]
 def build_command(
     specs: SpecsArgument, arch: ArchOption = None, settings: SetOption = None, out: OutOption = GENERATED
 ) -> None:
-    """Write generated/<name>/ and compile it to machine code; needs no GPU and no driver."""
+    """Write generated/<name>/ and compile it to machine code; needs no GPU and no driver.
+
+    With --arch, compile only: what is written is always for the spec's own arch.
+    """
     loaded = [load_spec(path, overrides(settings)) for path in specs]
     built: list[Built] = []
     for spec in track(loaded, lambda spec: spec.name):
         source = render(plan(spec, arch))
-        generate.write(spec, out)
+        if arch is None:
+            generate.write(spec, out)
         built.append((source, compile_source(source)))
-    Console().print(resource_table(built))
+    table_console().print(resource_table(built))
     for _, artifact in built:
-        typer.echo(
-            f"{artifact.name}: {out / artifact.name}, {artifact.path or 'machine code in memory only'}"
-        )
+        written = f"{out / artifact.name}, " if arch is None else ""
+        typer.echo(f"{artifact.name}: {written}{artifact.path or 'machine code in memory only'}")
         for warning in artifact.resources.warnings:
             typer.echo(f"{artifact.name}: warning: {warning}", err=True)
 
 
 def resource_table(built: list[Built]) -> Table:
     """Registers, spills, stack and shared memory of each kernel, and how long NVRTC took."""
-    table = Table("spec", "arch", box=None, pad_edge=False)
-    for heading in ("registers", "spill B", "stack B", "smem B", "threads", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("cached")
+    table = Table(box=None, pad_edge=False)
+    headings = ("spec", "arch", "registers", "spill B", "stack B", "smem B", "threads", "seconds", "cached")
+    for heading in headings:
+        justify = "left" if heading in ("spec", "arch", "cached") else "right"
+        table.add_column(heading, justify=justify, overflow="fold")  # a narrow terminal loses no digit
     for source, artifact in built:
         used = artifact.resources
         numbers = (

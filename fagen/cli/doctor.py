@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -50,8 +51,13 @@ def examine() -> list[Finding]:
 
 
 def _versions() -> Finding:
-    versions = f"fagen {__version__}, Python {platform.python_version()}, PyTorch {metadata.version('torch')}"
-    return Finding("versions", "ok", versions)
+    versions = f"fagen {__version__}, Python {platform.python_version()}"
+    try:
+        return Finding("versions", "ok", f"{versions}, PyTorch {metadata.version('torch')}")
+    except metadata.PackageNotFoundError:
+        return Finding(
+            "versions", "trouble", f"{versions}, no PyTorch; only plan, emit and build work", "install torch"
+        )
 
 
 def _gpus() -> Iterator[Finding]:
@@ -65,7 +71,8 @@ def _gpus() -> Iterator[Finding]:
         return
     yield Finding("driver", "ok", f"supports CUDA {_dotted(context.driver_version())}")
     yield from map(_device, range(count))
-    yield _torch()
+    if find_spec("torch"):
+        yield _torch()
 
 
 def _device(device: int) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -27,7 +28,8 @@ def emit_command(
     if check:
         differences = [difference for spec in loaded for difference in generate.check(spec, out)]
         if differences:
-            raise EmitError("\n".join([*differences, "mend with: fagen emit " + " ".join(map(str, specs))]))
+            mend = shlex.join(["fagen", "emit", *map(str, specs), "--out", str(out)])
+            raise EmitError("\n".join([*differences, f"mend with: {mend}"]))
         return
     written = [path for spec in loaded for path in generate.write(spec, out)]
     if compile_commands:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -20,12 +22,16 @@ from fagen.errors import FagenError
 
 
 class _Commands(TyperGroup):
-    """Subcommands whose `FagenError` becomes a message and exit code 1, and Ctrl-C exit code 130."""
+    """Subcommands whose errors, and the file system's, become a message and exit code 1, Ctrl-C 130."""
 
     def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a Θ is not worth failing for
         try:
             return super().invoke(ctx)
-        except FagenError as error:
+        except BrokenPipeError:  # `fagen plan SPEC | head`: click ends it quietly
+            raise
+        except (FagenError, OSError) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as interrupt:

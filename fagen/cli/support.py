@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markdown import Markdown
 
+from fagen.cli.console import table_console
 from fagen.support import embedded, markdown, matrix
 
 
@@ -21,8 +21,8 @@ def support_command(
     """Print which feature runs on hardware, compiles, or is refused, per family and architecture."""
     table = markdown(matrix())
     if into:
-        into.write_text(embedded(into.read_text(), table))
+        into.write_text(embedded(into.read_text(encoding="utf-8"), table), encoding="utf-8")
     elif as_markdown:
         typer.echo(table)
     else:
-        Console().print(Markdown(table))
+        table_console().print(Markdown(table))

@@ -205,6 +205,8 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether nothing but the kernel needs to see this call: no tracing, no gradients, no wrapped tensors."""
     return not (
         torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
         or q.__class__ is not Tensor
         or k.__class__ is not Tensor
         or v.__class__ is not Tensor

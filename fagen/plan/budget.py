@@ -99,14 +99,14 @@ def overrun(tiling: Tiling, at: Values, arch: Arch) -> str:
             formula = "" if term.formula.isdigit() else f" = {term.formula}"
             lines.append(f"    {term.name}{formula} = {term.value:,}")
     knobs = (
-        ("tile.q", Br, 16 * tiling.warps, 16 * tiling.warps, tiling.q),
-        ("tile.kv", Bc, 16, 16, tiling.kv),
-        ("stages.kv", stages, 1, 2, tiling.stages),
+        ("tile.q", Br, [rows * tiling.warps for rows in ROWS_PER_WARP], tiling.q),
+        ("tile.kv", Bc, range(16, tiling.kv, 16), tiling.kv),
+        ("stages.kv", stages, range(2, tiling.stages), tiling.stages),
     )
     lines.append("largest that fits, the rest held:")
-    for key, symbol, multiple, smallest, value in knobs:
-        most = largest(symbol, multiple, tiling, at, arch)
-        found = f"{most}" if most >= smallest else f"none from {smallest} up"
+    for key, symbol, allowed, value in knobs:
+        most = largest(symbol, tiling, at, arch)
+        found = max((choice for choice in allowed if choice <= most), default="none")
         lines.append(f"    schedule.{key}: {found} (is {value})")
     return "\n".join(lines)
 

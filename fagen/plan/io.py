@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd
 from typing import Any
 
 import sympy as sp
@@ -321,6 +322,23 @@ def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
         ctas_per_head = _blocks(s.seqlen_k, s.tile_kv)
         in_flight = min(_blocks(s.ctas, max(ctas_per_head, 1)), s.batch * s.heads_kv)
     if in_flight * operands <= s.l2_bytes:
-        return Fraction(1)
+        return 1 + _cut_pairs(direction, in_flight * operands, ctas_per_head, s)
     waves = _blocks(ctas_per_head, _blocks(s.ctas, in_flight))
     return max(Fraction(1), share * waves)
+
+
+def _cut_pairs(direction: str, in_flight_bytes: int, ctas_per_head: int, s: Setting) -> Fraction:
+    """Share of the K/V heads that two waves of CTAs read, each from HBM.
+
+    Without a mask the CTAs of a wave take equally long and walk side by side, so a head whose CTAs are cut by
+    a wave's end is walked once more from its first tile, the one longest unused. It is gone if the wave moved
+    more than half of L2 holds: either half of L2 keeps its own copy of what the SMs of both read. (Measured
+    on an H200: docs/performance.md.)
+    """
+    row = (s.head_dim + s.head_dim_v) * s.element_bytes
+    if direction != "forward" or s.causal or in_flight_bytes + s.ctas * s.tile_q * row <= s.l2_bytes / 2:
+        return Fraction(0)
+    heads = s.batch * s.heads_kv
+    ends = _blocks(heads * ctas_per_head, s.ctas) - 1  # of waves, but the last
+    period = ctas_per_head // gcd(ctas_per_head, s.ctas)  # every so many waves end where a head does
+    return Fraction(ends - ends // period, heads)

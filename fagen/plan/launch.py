@@ -56,11 +56,12 @@ def launch(plan: Plan, shape: Shape, scale: float) -> Launch:
     """
     q_tiles = -(-shape.seqlen_q // plan.tiling.q)
     grid = shape.batch * shape.heads_q * q_tiles
-    # A tile's last row and column are computed before they are masked, hence the margin of one tile.
+    # The last tile reaches past the last row and key, and past the keys that a row beyond the last would see.
+    longest = INT32_MAX - max(plan.tiling.q, plan.tiling.kv)
     for name, value, allowed in (
         ("batch * heads_q * ceil(seqlen_q / tile.q)", grid, INT32_MAX),
-        ("seqlen_q", shape.seqlen_q, INT32_MAX - plan.tiling.q),
-        ("seqlen_k", shape.seqlen_k, INT32_MAX - plan.tiling.kv),
+        ("seqlen_q", shape.seqlen_q, longest),
+        ("seqlen_k", shape.seqlen_k, longest),
     ):
         if value > allowed:
             raise PlanError(f"{plan.spec.name}: {name} is {value:,}; allowed: up to {allowed:,}")

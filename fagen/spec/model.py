@@ -77,7 +77,8 @@ class Roles(_Model):
 class Lazy(_Model):
     """Rescale O only when a row's maximum has grown by more than `lazy` (in powers of two)."""
 
-    lazy: float = Field(ge=0, le=16, description="largest growth of the row maximum, in log2, left unapplied")
+    # P reaches 2^lazy: 2^16 would be infinite in fp16.
+    lazy: float = Field(ge=0, le=15, description="largest growth of the row maximum, in log2, left unapplied")
 
 
 class Softmax(_Model):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,13 @@ def test_an_nvrtc_newer_than_the_driver(monkeypatch, nvrtc, state):
 def test_a_gpu_without_a_row_is_trouble(monkeypatch):
     monkeypatch.setattr(doctor.context, "capability", lambda _: (7, 0))
     assert "7.0" in findings("trouble")["GPU"].message
+
+
+@pytest.mark.usefixtures("driver_12_9")
+def test_no_pytorch_is_trouble(monkeypatch):
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert "torch" in findings("trouble")["versions"].mend

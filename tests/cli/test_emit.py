@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
@@ -27,8 +29,17 @@ def test_check_fails_on_an_edit_names_the_file_and_writes_nothing(fagen, a100, e
     result = fagen("emit", a100, "--check", "--out", emitted)
     assert result.exit_code == 1
     assert str(kernel) in result.stderr
-    assert f"fagen emit {a100}" in result.stderr
     assert kernel.read_text() == "// edited\n"
+
+
+def test_check_says_the_command_that_mends_it(fagen, a100, tmp_path):
+    spec, out = tmp_path / "a b" / a100.name, tmp_path / "gé nerated"
+    spec.parent.mkdir()
+    copyfile(a100, spec)
+    lines = fagen("emit", spec, "--check", "--out", out).stderr.splitlines()
+    program, *words = shlex.split(lines[-1].removeprefix("mend with: "))
+    assert program == "fagen" and fagen(*words).exit_code == 0
+    assert fagen("emit", spec, "--check", "--out", out).exit_code == 0
 
 
 def test_check_fails_where_nothing_was_written(fagen, a100, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,9 @@ import pytest
 
 import fagen as package
 from fagen.cli import plan
+from fagen.paths import SPECS
 
+SPEC = str(SPECS / "a100_fa2.yaml")
 COMMANDS = ("plan", "emit", "build", "run", "bench", "support", "doctor", "schema")
 
 
@@ -41,6 +44,39 @@ def test_an_unknown_key_to_set_is_refused(fagen, a100, command):
     result = fagen(command, a100, "--set", "problem.head_dom=64")
     assert result.exit_code == 1
     assert "head_dim" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("emit", SPEC, "--out"),
+        ("emit", SPEC, "--check", "--out"),
+        ("build", SPEC, "--out"),
+        ("support", "--into"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("place", ["", "below"])
+def test_a_place_that_cannot_be_read_or_written_is_named(fagen, tmp_path, words, place):
+    file = tmp_path / "a file"
+    file.write_text("no place for a table")
+    result = fagen(*words, file / place)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert "a file" in result.stderr or "support:begin" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("plan", SPEC), ("support",), ("schema",)], ids=" ".join)
+def test_output_that_takes_ascii_only_or_is_closed_early_is_no_crash(words):
+    command = [sys.executable, "-m", "fagen", *words]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.stderr == ""
 
 
 def test_an_unknown_option_is_a_usage_error(fagen, a100):

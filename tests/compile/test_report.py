@@ -12,14 +12,14 @@ from fagen.compile.report import SMALL_SPILL, Resources, check
 from fagen.emit.source import Source
 from fagen.errors import CompileError
 
-# 64 live values per thread where ptxas may use 32 registers.
+# 128 live values per thread where ptxas may use 32 registers.
 SPILLING = """
-float a[64];
+float a[128];
 #pragma unroll
-for (int i = 0; i < 64; i++) a[i] = p[i * 1024 + threadIdx.x];
+for (int i = 0; i < 128; i++) a[i] = p[i * 1024 + threadIdx.x];
 __syncthreads();
 #pragma unroll
-for (int i = 0; i < 64; i++) p[i * 1024 + threadIdx.x] = a[i] * a[63 - i];
+for (int i = 0; i < 128; i++) p[i * 1024 + threadIdx.x] = a[i] * a[127 - i];
 """
 # An array indexed at run time lives in local memory.
 ON_STACK = "float a[64]; for (int i = 0; i < 64; i++) a[(i * n) & 63] = p[i]; p[0] = a[n & 63];"
@@ -69,6 +69,15 @@ def test_local_memory_fails_the_build_unless_allowed(compiled, head, body):
     with pytest.raises(CompileError, match=r"256 bytes of local memory.*schedule\.allow: \[stack\]"):
         compiled(body, head=head)
     assert compiled(body, head=head, allow=("stack",)).resources.stack_bytes == 256
+
+
+@pytest.mark.parametrize("spilled", [8, SMALL_SPILL])
+def test_a_spill_that_passes_hides_no_local_memory(spilled):
+    source = Source("tiny", "tiny_fwd", "sm_80", "", threads=32, smem_bytes=0)
+    check(source, Resources(255, spilled, spilled, spilled, 1, 0, ()))
+    check(source, Resources(255, 8, 4, 8, 1, 0, ()))  # one register, in a frame of 8 bytes
+    with pytest.raises(CompileError, match=r"256 bytes of local memory.*schedule\.allow: \[stack\]"):
+        check(source, Resources(255, spilled + 256, spilled, spilled, 1, 0, ()))
 
 
 def test_a_c75xx_note_fails_the_build_whatever_is_allowed(compiled):

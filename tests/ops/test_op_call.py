@@ -137,6 +137,21 @@ def test_parameters_and_subclasses_work(op: forward.AttentionOp) -> None:
     assert torch.equal(op(torch.nn.Parameter(q, requires_grad=False), k, v), op(q, k, v))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit")
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda call, q: torch.vmap(call)(q.unsqueeze(0))[0],
+        lambda call, q: torch.func.functionalize(call)(q),
+        lambda call, q: torch.jit.trace(call, (torch.zeros_like(q),))(q),
+    ],
+    ids=["vmap", "functionalize", "jit.trace"],
+)
+def test_wrapped_and_recorded_tensors_go_through_torch(op: forward.AttentionOp, transform: Callable) -> None:
+    q, k, v = qkv()
+    assert torch.equal(transform(lambda x: op(x, k, v), q), op(q, k, v))
+
+
 def test_torch_op_is_the_same_op(op: forward.AttentionOp) -> None:
     q, k, v = qkv()
     out, lse = torch.ops.fagen.call_causal(q, k, v, 0.25)

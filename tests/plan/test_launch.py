@@ -1,6 +1,7 @@
 """Grid and scalars of a launch."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -48,9 +49,17 @@ def test_a_grid_beyond_31_bits_is_refused(in_order):
     assert launch(in_order, Shape(2**20, 128, 128, 2**11 - 1, 1), 1.0).grid < 2**31
 
 
-def test_a_sequence_beyond_31_bits_is_refused(in_order):
-    with pytest.raises(PlanError, match="seqlen_k is 2,147,483,648"):
-        launch(in_order, Shape(1, 1, 2**31, 1, 1), 1.0)
+@pytest.mark.parametrize(("tile_q", "tile_kv"), [(128, 32), (64, 128)])
+@pytest.mark.parametrize("name", ["seqlen_q", "seqlen_k"])
+def test_what_the_kernel_adds_to_the_longest_sequence_stays_within_31_bits(v2_spec, name, tile_q, tile_kv):
+    tile = {"tile": {"q": tile_q, "kv": tile_kv}, "roles": {"math": {"warps": 4}}}
+    causal = plan(v2_spec("sm_90a", tile, "h200", mask="causal"))
+    longest = 2**31 - 1 - max(tile_q, tile_kv)
+    beyond_last_row = longest + tile_q - 1  # a row of the last tile, and the last key that it would see
+    assert max(beyond_last_row + 1, longest + tile_kv - 1) < 2**31
+    launch(causal, replace(Shape(1, 1, 1, 1, 1), **{name: longest}), 1.0)
+    with pytest.raises(PlanError, match=f"{name} is {longest + 1:,}; allowed: up to {longest:,}"):
+        launch(causal, replace(Shape(1, 1, 1, 1, 1), **{name: longest + 1}), 1.0)
 
 
 @pytest.mark.parametrize(

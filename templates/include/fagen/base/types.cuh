@@ -1,4 +1,5 @@
-// Fixed-width integers and the 16-bit element types. NVRTC has no <cstdint>: the names are declared here.
+// Fixed-width integers and the 16-bit element types. NVRTC has no <cstdint>: the names are declared here, as
+// Linux's own <cstdint> has them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,8 +7,8 @@
 
 using int32_t = int;
 using uint32_t = unsigned int;
-using int64_t = long long;
-using uint64_t = unsigned long long;
+using int64_t = long;
+using uint64_t = unsigned long;
 
 namespace fagen {
 

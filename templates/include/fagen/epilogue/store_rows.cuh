@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fagen/base/grid.cuh"
+#include "fagen/ptx/global.cuh"
 #include "fagen/ptx/shared.cuh"
 #include "fagen/smem/tile.cuh"
 
@@ -29,10 +30,8 @@ __device__ __forceinline__ void store_out(const float (&o)[kM][kNv][4], uint32_t
   for (int i = lane_id(); i < 16 * kM * kChunks; i += 32) {
     int row = warp_row + i / kChunks;
     int chunk = i % kChunks;
-    if (row < rows) {
-      *reinterpret_cast<uint4*>(out + row * stride + chunk * 8) =
-          ptx::ld_shared_16(smem + TileT::offset(row, chunk));
-    }
+    if (row < rows)
+      ptx::st_global_16(out + row * stride + chunk * 8, ptx::ld_shared_16(smem + TileT::offset(row, chunk)));
   }
 }
 
@@ -45,7 +44,7 @@ __device__ __forceinline__ void store_lse(const float (&values)[kM][2], int warp
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       int row = warp_row + 16 * m + 8 * r + lane_id() / 4;
-      if (row < rows) lse[row] = values[m][r];
+      if (row < rows) ptx::st_global(lse + row, values[m][r]);
     }
 }
 

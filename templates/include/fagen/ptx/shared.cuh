@@ -5,8 +5,10 @@
 
 namespace fagen::ptx {
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+// The CTA's dynamic shared memory, aligned for the 128-byte swizzle.
+__device__ __forceinline__ uint32_t dynamic_shared() {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  return static_cast<uint32_t>(__cvta_generic_to_shared(memory));
 }
 
 __device__ __forceinline__ void st_shared(uint32_t smem, uint32_t value) {
