@@ -62,11 +62,15 @@ class EmitError(FagenError):
 
 
 class CompileError(FagenError):
-    """NVRTC refused the source, a header is missing, or the resource report is not acceptable."""
+    """A compiler or a header is missing, the source is refused, or the resource report is not acceptable."""
 
 
 class LaunchError(FagenError):
     """A kernel that cannot be loaded or launched on this device."""
+
+
+class EmulatorError(FagenError):
+    """The emulator objects to what a kernel does: a race, a missing wait, a deadlock, a stray access."""
 
 
 class ArgumentError(FagenError, ValueError):

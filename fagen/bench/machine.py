@@ -30,7 +30,7 @@ def arch_of_device(device: int) -> str:
         why = "is a build without CUDA" if torch.version.cuda is None else "finds none"
         raise LaunchError(
             f"running a kernel needs an NVIDIA GPU, and PyTorch {torch.__version__} {why}; `fagen doctor` "
-            "says what is missing, `fagen plan` and `fagen build` work without one"
+            "says what is missing; `fagen plan`, `fagen build` and `fagen run --device emu` work without one"
         )
     if not 0 <= device < count:
         raise LaunchError(f"device: is {device}; allowed: 0 to {count - 1}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import typer
 from fagen import __version__
 from fagen.compile import cache, headers
 from fagen.compile.nvrtc import nvrtc_version
+from fagen.emu import host
 from fagen.errors import CompileError, LaunchError
 from fagen.hw.arch import arch_of_capability
 from fagen.runtime import context
@@ -67,7 +67,7 @@ def _gpus() -> Iterator[Finding]:
         if GPU_DEVICE_FILE.exists():
             yield Finding("GPU", "trouble", f"there is one, but {error}", "install or update NVIDIA's driver")
         else:
-            yield Finding("GPU", "note", f"{error}; plan, emit and build work without one")
+            yield Finding("GPU", "note", f"{error}; plan, emit, build and the emulator work without one")
         return
     yield Finding("driver", "ok", f"supports CUDA {_dotted(context.driver_version())}")
     yield from map(_device, range(count))
@@ -143,10 +143,11 @@ def _cache() -> Finding:
 
 
 def _host_compiler() -> Finding:
-    for name in ("g++", "clang++"):
-        if path := shutil.which(name):
-            return Finding("host compiler", "ok", path)
-    return Finding("host compiler", "note", "no g++ or clang++ in PATH; only torch.compile needs one")
+    try:
+        compiler = host.find_compiler()
+    except CompileError as error:
+        return Finding("host compiler", "note", f"none for the emulator and torch.compile: {error}")
+    return Finding("host compiler", "ok", f"{' '.join(compiler.command)}, {compiler.version}")
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -47,12 +47,11 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a spec key, e.g. `problem.head_dim=64`; repeatable."
     ),
 ]
-ShapeOption = Annotated[
-    Shape,
-    typer.Option(
-        metavar="B,Sq,Sk,Hq,Hkv",
-        parser=parse_shape,
-        help="Batch, queries, keys, query heads, key/value heads.",
-    ),
-]
+_SHAPE = typer.Option(
+    metavar="B,Sq,Sk,Hq,Hkv",
+    parser=parse_shape,
+    help="Batch, queries, keys, query heads, key/value heads.",
+)
+ShapeOption = Annotated[Shape, _SHAPE]
+AnyShapeOption = Annotated[Shape | None, _SHAPE]
 OutOption = Annotated[Path, typer.Option(help="Directory that generated files go to.")]

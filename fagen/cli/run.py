@@ -1,32 +1,67 @@
-"""`fagen run`: a spec's op on random inputs, against the reference and against the plan's prediction."""
+"""`fagen run`: a spec's op on random inputs, against the reference, on a GPU or in the emulator."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fagen.cli.options import SetOption, ShapeOption, SpecArgument, overrides
+from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, overrides
+from fagen.cli.progress import track
 from fagen.plan.launch import Shape
 
 if TYPE_CHECKING:
     from fagen.bench.trial import Trial
 
-DEFAULT_SHAPE = Shape(2, 2048, 2048, 16, 16)
+GPU_SHAPE = Shape(2, 2048, 2048, 16, 16)
+EMULATED_SHAPE = Shape(1, 128, 256, 1, 1)
+EMULATOR = "emu"
 
 
 def run_command(
     spec: SpecArgument,
-    shape: ShapeOption = DEFAULT_SHAPE,
+    shape: AnyShapeOption = None,
     settings: SetOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
-    device: Annotated[int, typer.Option(help="CUDA device.")] = 0,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="emu|N",
+            help="The emulator, or the number of a CUDA device; left out: device 0, or the emulator where "
+            "there is no GPU.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the random inputs, and of the emulator's first run.")
+    ] = 0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs in the emulator, each in another order.", show_default="1"),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="File for a Chrome trace of the emulator's first run.")
+    ] = None,
 ) -> None:
-    """Run a spec's op on the GPU: error against the reference, time and speed beside the prediction."""
-    from fagen.bench.trial import trial  # imports torch, which most commands do without
+    """Run a spec's op: error against the reference; on a GPU also time and speed beside the prediction."""
+    import torch
+
+    from fagen.bench.trial import emulated_trial, trial  # torch again, which most commands do without
     from fagen.ops.load import load
 
-    done = trial(load(spec, overrides(settings)), shape, seed, device)
+    device = device or ("0" if torch.cuda.is_available() else EMULATOR)
+    if device == EMULATOR:
+        op = load(spec, overrides(settings), device=EMULATOR)
+        for _ in track([op.name], lambda name: f"compiling {name}"):
+            op.prepare()
+        runs = track(range(seed, seed + (seeds or 1)), lambda run: f"seed {run}")
+        done = emulated_trial(op, shape or EMULATED_SHAPE, seed, runs, trace)
+    elif not device.isdecimal():
+        raise typer.BadParameter(f"--device: is {device}; allowed: {EMULATOR}, or a CUDA device's number")
+    elif seeds or trace:
+        raise typer.BadParameter("--seeds, --trace: allowed only with --device emu")
+    else:
+        done = trial(load(spec, overrides(settings)), shape or GPU_SHAPE, seed, int(device))
     typer.echo(report(done))
     if not done.right:
         typer.echo("error: the result is outside of what is allowed", err=True)
@@ -35,14 +70,28 @@ def run_command(
 
 def report(done: Trial) -> str:
     """What a trial found, line by line, each beside what was allowed or predicted."""
-    expected = done.prediction
+    where = f"in the emulator on {done.device}" if done.seeds else f"on {done.device}"
     return "\n".join(
         (
-            f"{done.plan.spec.name} on {done.device} ({done.plan.arch.name}), B,Sq,Sk,Hq,Hkv = {done.shape}",
+            f"{done.plan.spec.name} {where} ({done.plan.arch.name}), B,Sq,Sk,Hq,Hkv = {done.shape}",
             f"  out    largest error {done.error:.2e}; allowed {done.allowed:.2e}",
             f"  LSE    largest error {done.lse_error:.2e}; allowed {done.lse_allowed:.2e}",
-            f"  time   {done.seconds * 1e6:,.1f} us; predicted {expected.seconds * 1e6:,.1f}",
-            f"  speed  {done.tflops:,.1f} TFLOP/s; predicted {expected.tflops:,.1f}",
-            f"  the prediction is for {done.plan.device.name}, bound by {expected.bound}",
+            *(_emulated(done) if done.seeds else _timed(done)),
         )
+    )
+
+
+def _timed(done: Trial) -> tuple[str, ...]:
+    expected = done.prediction
+    return (
+        f"  time   {done.seconds * 1e6:,.1f} us; predicted {expected.seconds * 1e6:,.1f}",
+        f"  speed  {done.tflops:,.1f} TFLOP/s; predicted {expected.tflops:,.1f}",
+        f"  the prediction is for {done.plan.device.name}, bound by {expected.bound}",
+    )
+
+
+def _emulated(done: Trial) -> tuple[str, ...]:
+    return (
+        f"  runs   {len(done.seeds)}, seeds {', '.join(map(str, done.seeds))}: nothing to object to",
+        f"  time   {done.seconds:.2f} s of this CPU, emulated: no measure of any GPU's speed",
     )

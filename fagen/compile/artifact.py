@@ -8,18 +8,24 @@ from pathlib import Path
 from fagen.compile.report import Resources
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """A compiled kernel."""
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A compiled kernel, for whatever processor, as the cache keeps it."""
 
     name: str  # spec name
     symbol: str  # extern "C" name of the kernel
-    arch: str  # "sm_80"
     key: str  # sha256 of everything that went into it, in hex
-    nvrtc: tuple[int, int]  # version of the compiler
-    cubin: bytes  # ELF
-    resources: Resources
-    log: str  # NVRTC's
+    log: str  # the compiler's
     seconds: float  # the compile took, when it was done
     cached: bool  # taken from the cache, not compiled by this call
     path: Path | None  # directory of the cache entry; None: kept in memory only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact(Compiled):
+    """A kernel compiled for a GPU."""
+
+    arch: str  # "sm_80"
+    nvrtc: tuple[int, int]  # version of the compiler
+    cubin: bytes  # ELF
+    resources: Resources

@@ -1,9 +1,10 @@
 """Compiled kernels on disk, addressed by everything that decides their bytes.
 
-One directory per entry, `<name>-<arch>-<hash>/{kernel.cu, kernel.cubin, meta.json}`. It is written aside,
-in `<entry>.partial/`, and renamed as a whole, so an entry is whole or absent. `<entry>.partial/lock` is held
-with flock while the entry is built: processes and threads that want the same kernel wait for the first one,
-and a process that dies lets go. What it leaves behind is removed by the next build, of any entry.
+One directory per entry, `<name>-<target>-<hash>/{kernel.cu, kernel.cubin, meta.json}`, or `kernel.so` for a
+kernel of the emulator. It is written aside, in `<entry>.partial/`, and renamed as a whole, so an entry is
+whole or absent. `<entry>.partial/lock` is held with flock while the entry is built: processes and threads
+that want the same kernel wait for the first one, and a process that dies lets go. What it leaves behind is
+removed by the next build, of any entry.
 
 A cache that cannot be written costs one warning per process; kernels are then kept in memory.
 """
@@ -18,57 +19,81 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from fagen.compile.artifact import Artifact
-from fagen.compile.report import Resources
+from fagen.compile.artifact import Compiled
 from fagen.emit.source import Source
 
 ENV = "FAGEN_CACHE_DIR"
-KEY_FORMAT = 1  # raise it when the meaning of the key or of an entry's files changes
+KEY_FORMAT = 2  # raise it when the meaning of the key or of an entry's files changes
 
 _PARTIAL = ".partial"
 _LOCK = "lock"
 
+C = TypeVar("C", bound=Compiled)
+
 _log = logging.getLogger("fagen")
 _building: dict[tuple[Path | None, str], threading.Lock] = {}
-_in_memory: dict[tuple[Path | None, str], Artifact] = {}
+_in_memory: dict[tuple[Path | None, str], Compiled] = {}
 _warn_once = threading.Lock()  # taken by the first warning and never released
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Everything that decides the bytes of one cubin."""
+class Unit(ABC, Generic[C]):
+    """Everything that decides the bytes of one compiled kernel, and how that is kept."""
 
     source: Source
-    headers: tuple[tuple[str, bytes], ...]  # fagen's, as included: name and contents
-    cuda: tuple[int, int] | None  # version of the CUDA headers; None: none are included
-    options: tuple[str, ...]
-    nvrtc: tuple[int, int]
+    binary: ClassVar[str]  # name of its file
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """All that decides the bytes, as JSON takes it."""
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """What it is compiled for, as the entry's name shows it."""
+
+    @property
+    @abstractmethod
+    def made_with(self) -> dict[str, Any]:
+        """Those of `parts` that the entry records for its reader; an entry that records others is damaged."""
+
+    @abstractmethod
+    def pack(self, compiled: C) -> tuple[bytes, dict[str, Any]]:
+        """The binary, and what else must be recorded of it."""
+
+    @abstractmethod
+    def unpack(self, binary: bytes, meta: Mapping[str, Any], entry: Path) -> C:
+        """What was packed, from the binary and everything recorded."""
 
     @cached_property
     def key(self) -> str:
         """sha256 of all of it, in hex."""
-        parts = (
-            KEY_FORMAT,
-            self.source.text,
-            [(name, hashlib.sha256(contents).hexdigest()) for name, contents in self.headers],
-            self.cuda,
-            self.options,
-            self.nvrtc,
-            self.source.arch,
-            self.source.symbol,
-        )
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return hashlib.sha256(json.dumps((KEY_FORMAT, *self.parts)).encode()).hexdigest()
 
     @property
     def entry(self) -> str:
         """Name of its directory in the cache."""
-        return f"{self.source.name}-{self.source.arch}-{self.key[:16]}"
+        return f"{self.source.name}-{self.target}-{self.key[:16]}"
+
+    def restored(self, meta: Mapping[str, Any], entry: Path) -> dict[str, Any]:
+        """The fields of `Compiled`, as an entry has them."""
+        return {
+            "name": self.source.name,
+            "symbol": self.source.symbol,
+            "key": self.key,
+            "log": meta["log"],
+            "seconds": meta["seconds"],
+            "cached": True,
+            "path": entry,
+        }
 
 
 def default_root() -> Path | None:
@@ -88,12 +113,12 @@ class Cache:
 
     root: Path | None
 
-    def fetch(self, unit: Unit, build: Callable[[], Artifact]) -> Artifact:
-        """Return the stored artifact of `unit`, or build and store it; once, however many ask at a time."""
+    def fetch(self, unit: Unit[C], build: Callable[[], C]) -> C:
+        """Return the stored kernel of `unit`, or build and store it; once, however many ask at a time."""
         slot = (self.root, unit.entry)
         with _building.setdefault(slot, threading.Lock()):
             if slot in _in_memory:
-                return replace(_in_memory[slot], cached=True)
+                return cast(C, replace(_in_memory[slot], cached=True))
             built = None
             try:
                 if self.root is None:
@@ -128,54 +153,40 @@ class Cache:
             )
 
 
-def _files(unit: Unit, artifact: Artifact) -> dict[str, bytes]:
+def _files(unit: Unit[C], compiled: C) -> dict[str, bytes]:
     """The files of an entry."""
+    binary, more = unit.pack(compiled)
     meta = {
         "key": unit.key,
-        "symbol": artifact.symbol,
-        "nvrtc": list(unit.nvrtc),
-        "cuda_headers": unit.cuda,
-        "options": unit.options,
-        "cubin_sha256": hashlib.sha256(artifact.cubin).hexdigest(),
-        "seconds": artifact.seconds,
-        "resources": asdict(artifact.resources),
-        "log": artifact.log,
+        "symbol": compiled.symbol,
+        **unit.made_with,
+        "sha256": hashlib.sha256(binary).hexdigest(),
+        "seconds": compiled.seconds,
+        **more,
+        "log": compiled.log,
     }
     return {
         "kernel.cu": unit.source.text.encode(),
-        "kernel.cubin": artifact.cubin,
+        unit.binary: binary,
         "meta.json": json.dumps(meta, indent=1).encode(),
     }
 
 
-def _read(entry: Path, unit: Unit) -> tuple[Artifact | None, str | None]:
-    """The artifact stored in `entry`, or what is wrong with it; neither when there is no entry."""
+def _read(entry: Path, unit: Unit[C]) -> tuple[C | None, str | None]:
+    """The kernel stored in `entry`, or what is wrong with it; neither when there is no entry."""
     if not entry.exists():
         return None, None
     try:
         meta = json.loads((entry / "meta.json").read_bytes())
-        cubin = (entry / "kernel.cubin").read_bytes()
+        binary = (entry / unit.binary).read_bytes()
         if meta["key"] != unit.key:
             return None, "recorded for another source"
-        if meta["nvrtc"] != list(unit.nvrtc):
-            return None, f"recorded for NVRTC {meta['nvrtc']}"
-        if meta["cubin_sha256"] != hashlib.sha256(cubin).hexdigest():
-            return None, "kernel.cubin is damaged"
-        resources = Resources(**{**meta["resources"], "warnings": tuple(meta["resources"]["warnings"])})
-        source = unit.source
-        return Artifact(
-            name=source.name,
-            symbol=source.symbol,
-            arch=source.arch,
-            key=unit.key,
-            nvrtc=unit.nvrtc,
-            cubin=cubin,
-            resources=resources,
-            log=meta["log"],
-            seconds=meta["seconds"],
-            cached=True,
-            path=entry,
-        ), None
+        for name, value in json.loads(json.dumps(unit.made_with)).items():  # tuples as JSON has them
+            if meta[name] != value:
+                return None, f"recorded for another {name}, {meta[name]}"
+        if meta["sha256"] != hashlib.sha256(binary).hexdigest():
+            return None, f"{unit.binary} is damaged"
+        return unit.unpack(binary, meta, entry), None
     except (FileNotFoundError, NotADirectoryError) as error:
         return None, f"{Path(error.filename).name} is missing"
     except (ValueError, KeyError, TypeError):

@@ -2,6 +2,7 @@
 
 A kernel includes `"fagen/..."` from the templates and `<cuda_fp16.h>`-like headers from one CUDA include
 directory. Any other spelling is refused: it would slip past the hash that the cache key rests on.
+Headers under `fagen/ptx/emu/` are the emulator's: NVRTC skips them, and so does the closure made for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fagen.paths import TEMPLATES
 
 INCLUDE = TEMPLATES / "include"
 ENV = "FAGEN_CUDA_INCLUDE"
+EMULATED = "fagen/ptx/emu/"
 CUDA_HEADERS = ("cuda_bf16.h", "cuda_fp16.h")
 
 _VERSION_HEADER = "cuda_runtime_api.h"
@@ -36,10 +38,11 @@ class Closure:
     cuda: tuple[str, ...]  # "cuda_fp16.h", sorted
 
 
-def closure(text: str, root: Path = INCLUDE) -> Closure:
-    """Follow the includes of `text` through the headers under `root`.
+def closure(text: str, root: Path = INCLUDE, emulated: bool = False) -> Closure:
+    """Follow the includes of `text` through the headers under `root`, with those of the emulator or without.
 
-    Raises CompileError for a header that is not there and for an include spelled any other way.
+    The emulator's may include its runtime as they like. Raises CompileError for a header that is not there
+    and for an include spelled any other way.
     """
     own: dict[str, bytes] = {}
     cuda: set[str] = set()
@@ -47,13 +50,15 @@ def closure(text: str, root: Path = INCLUDE) -> Closure:
     while waiting:
         includer, code = waiting.pop()
         for target in _DIRECTIVE.findall(code):
-            if match := _CUDA.fullmatch(target):
-                cuda.add(match[1])
-            elif (match := _OWN.fullmatch(target)) and ".." not in match[1].split("/"):
+            if (match := _OWN.fullmatch(target)) and ".." not in match[1].split("/"):
                 name = match[1]
-                if name not in own:
+                if name not in own and (emulated or not name.startswith(EMULATED)):
                     own[name] = _read(root, name, includer)
                     waiting.append((name, own[name].decode()))
+            elif includer.startswith(EMULATED):
+                continue
+            elif match := _CUDA.fullmatch(target):
+                cuda.add(match[1])
             else:
                 raise CompileError(
                     f'{includer}: #include {target}: allowed are "fagen/..." (under {root}) and <CUDA header>'

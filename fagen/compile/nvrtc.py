@@ -12,7 +12,8 @@ from cuda.pathfinder import DynamicLibNotFoundError
 
 from fagen.compile import headers, report
 from fagen.compile.artifact import Artifact
-from fagen.compile.cache import Cache, Unit, default_root
+from fagen.compile.cache import Cache, default_root
+from fagen.compile.cubin import Cubin
 from fagen.compile.options import options
 from fagen.emit.source import Source
 from fagen.errors import CompileError
@@ -42,7 +43,7 @@ def compile_source(source: Source, cache: Cache | None = None) -> Artifact:
     return artifact
 
 
-def prepare(source: Source) -> Unit:
+def prepare(source: Source) -> Cubin:
     """Collect what decides the cubin. Raises CompileError for a header that is missing."""
     closure = headers.closure(source.text)
     include = [headers.INCLUDE]
@@ -53,10 +54,10 @@ def prepare(source: Source) -> Unit:
             raise CompileError(f"{source.symbol}: {found.problem}")
         include.append(found.path)
         version = found.version
-    return Unit(source, closure.own, version, options(source.arch, tuple(include)), nvrtc_version())
+    return Cubin(source, closure.own, version, options(source.arch, tuple(include)), nvrtc_version())
 
 
-def _compile(unit: Unit) -> Artifact:
+def _compile(unit: Cubin) -> Artifact:
     source = unit.source
     started = time.perf_counter()
     cubin, log = _run(source, unit.options)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,27 +27,32 @@ AXES = {
 BATCH_ROW_HEAD = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
 
 
+# Where an op runs: in the emulator, on CPU tensors; None: on the GPU of its tensors, and on a machine without
+# GPU in the emulator.
+Device = Literal["emu"] | None
+
+
 def torch_dtype(problem: Problem) -> torch.dtype:
     """The dtype of q, k, v and out."""
     return getattr(torch, DTYPES[problem.dtype].torch)
 
 
-def check_tensors(problem: Problem, q: Any, k: Any, v: Any) -> None:
-    """Type, device, dtype, rank and sizes of q, k and v, which may be fake tensors.
+def check_tensors(problem: Problem, q: Any, k: Any, v: Any, device: Device = None) -> None:
+    """Type, device, dtype, rank and sizes of q, k and v, which may be fake tensors; the op runs on `device`.
 
     Raises ArgumentError.
     """
     tensors = {"q": q, "k": k, "v": v}
     for name, x in tensors.items():
         if not isinstance(x, Tensor):
-            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor on a CUDA device")
+            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor")
         if x.layout is not torch.strided:
             raise ArgumentError(f"{name}: has layout {x.layout}; allowed: torch.strided")
         if forward_ad.unpack_dual(x).tangent is not None:  # torch would drop it without a word
             raise ArgumentError(
                 f"{name}: has a forward-mode gradient; allowed: none, ops compute no tangents"
             )
-    _check_device(tensors)
+    _check_device(tensors, device)
     if any(x.dtype != torch_dtype(problem) for x in tensors.values()):
         found = ", ".join(f"{name} is {x.dtype}" for name, x in tensors.items())
         raise ArgumentError(
@@ -96,12 +101,17 @@ def check_scale(problem: Problem, scale: Any) -> float:
     return value
 
 
-def _check_device(tensors: dict[str, Tensor]) -> None:
+def _check_device(tensors: dict[str, Tensor], device: Device) -> None:
     for name, x in tensors.items():
-        if x.device.type != "cuda":
+        if device == "emu":
+            if x.device.type != "cpu":
+                raise ArgumentError(
+                    f"{name}: is on {x.device}; allowed: the CPU, where the emulator runs (use {name}.cpu())"
+                )
+        elif x.device.type != "cuda" and (x.device.type != "cpu" or torch.cuda.is_available()):
             raise ArgumentError(
-                f"{name}: is on {x.device}; allowed: CUDA devices (use {name}.cuda()); "
-                "fagen.ops.reference.attention runs anywhere"
+                f"{name}: is on {x.device}; allowed: CUDA devices (use {name}.cuda(), or load the op with "
+                'device="emu", which runs its kernel on the CPU)'
             )
     if len({x.device for x in tensors.values()}) > 1:
         found = ", ".join(f"{name} is on {x.device}" for name, x in tensors.items())

@@ -2,25 +2,31 @@
 
 A warm eager call without gradients costs a few microseconds on the host: everything that depends on shapes,
 strides and scale only is kept per combination, and torch's dispatcher is passed by. Traced, differentiated
-and wrapped tensors go through `torch.ops.fagen.<name>`, the same kernel behind torch's dispatcher.
+and wrapped tensors go through `torch.ops.fagen.<name>`, the same kernel behind torch's dispatcher. CPU
+tensors take the same ways to the same kernel in the emulator.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from fagen.compile.nvrtc import compile_source
 from fagen.emit.render import render
+from fagen.emu.launch import Emulated
 from fagen.errors import ArgumentError, LaunchError, PlanError
 from fagen.hw.arch import arch_of_capability
 from fagen.ops.checks import (
     ALIGNMENT,
     BATCH_ROW_HEAD,
+    Device,
     check_memory,
     check_scale,
     check_tensors,
@@ -37,41 +43,47 @@ from fagen.spec.model import Spec
 _MAX_CALLS = 4096
 
 
+# (stream, q, k, v, out, lse): handle and addresses, `lse` 0 where it is not wanted.
+Launches = Callable[[int, int, int, int, int, int], None]
+
+
 class _Loaded(NamedTuple):
     """A kernel on one device, and the plan it was made from."""
 
     plan: Plan
-    kernel: module.Kernel
+    launcher: Callable[[int, tuple[int | float, ...]], Launches]  # of a grid and the kernel's scalars
 
 
 class _Call(NamedTuple):
     """What a call needs besides pointers and a stream."""
 
-    launcher: Launcher | None  # None: there is nothing to compute
+    launcher: Launches | None  # None: there is nothing to compute
     out_shape: tuple[int, ...]
     lse_shape: tuple[int, ...]
-    device: int
+    device: int | None  # index of the GPU; None: the emulator
 
 
 class AttentionOp:
     """Attention as one spec says: `op(q, k, v)` on CUDA tensors, also as `torch.ops.fagen.<name>`.
 
+    With device "emu", and on a machine without a GPU, on CPU tensors, in the emulator.
     Made by `fagen.load`, which keeps one per spec.
     """
 
-    def __init__(self, spec: Spec, arch: str | None = None):
+    def __init__(self, spec: Spec, arch: str | None = None, device: Device = None):
         """Plan `spec` and register it with torch; `arch` pins the op to GPUs of one arch.
 
         Raises PlanError, and ArgumentError if the name already stands for another spec.
         """
         self.spec = spec
         self.arch = arch  # pinned by the user; None: that of the tensors' device
-        self.name = spec.name if arch is None else f"{spec.name}__{arch}"
+        self.device: Device = device
+        self.name = "__".join(filter(None, (spec.name, arch, device)))
         self._plan = plan(spec, arch)
-        self._kernels: dict[int, _Loaded] = {}  # by device index
+        self._kernels: dict[int | None, _Loaded] = {}  # by device index; None: the emulator
         self._calls: dict[tuple, _Call] = {}
         self._lock = Lock()
-        self._torch_op = register(self.name, spec, self._run_for_torch)
+        self._torch_op = register(self.name, spec, self._run_for_torch, device)
 
     @overload
     def __call__(
@@ -100,13 +112,14 @@ class AttentionOp:
         contiguous, [batch, seqlen_q, heads_q, head_dim_v] in the same layout; LSE is fp32
         [batch, heads_q, seqlen_q], natural log. A query that sees no key has out 0 and LSE -inf.
         Raises ArgumentError before anything runs; PlanError, CompileError or LaunchError at the first call
-        on a device, which builds the kernel (see `prepare`).
+        on a device, which builds the kernel (see `prepare`). The emulator returns when out is there, and
+        raises EmulatorError for whatever is wrong with the kernel.
         """
         if _is_plain(q, k, v):
             out, lse = self._run(q, k, v, scale, return_lse)
         else:
             if not torch.compiler.is_compiling():  # the dispatcher's own complaint would name no key
-                check_tensors(self.spec.problem, q, k, v)
+                check_tensors(self.spec.problem, q, k, v, self.device)
                 scale = check_scale(self.spec.problem, scale)
             out, lse = self._torch_op(q, k, v, scale)
         return (out, lse) if return_lse else out
@@ -115,11 +128,13 @@ class AttentionOp:
         return f"<fagen op {self.name}>"
 
     def prepare(self, device: int | None = None) -> None:
-        """Build and load the kernel for CUDA device `device`, the current one if left out, before any call.
+        """Build and load the kernel before any call, for a CUDA device, the current one if left out.
 
-        Raises PlanError, CompileError, LaunchError.
+        An op that runs in the emulator is built for that. Raises PlanError, CompileError, LaunchError.
         """
-        self._load(torch.cuda.current_device() if device is None else device)
+        if device is None and self.device is None and torch.cuda.is_available():
+            device = torch.cuda.current_device()
+        self._load(device)
 
     def _run(
         self, q: Tensor, k: Tensor, v: Tensor, scale: float | None, want_lse: bool
@@ -147,7 +162,7 @@ class AttentionOp:
         out = q.new_empty(call.out_shape)
         lse = q.new_empty(call.lse_shape, dtype=torch.float32) if want_lse else None
         if call.launcher is not None:
-            stream = torch._C._cuda_getCurrentRawStream(call.device)
+            stream = 0 if call.device is None else torch._C._cuda_getCurrentRawStream(call.device)
             call.launcher(stream, q_at, k_at, v_at, out.data_ptr(), 0 if lse is None else lse.data_ptr())
         return out, lse
 
@@ -157,7 +172,7 @@ class AttentionOp:
         return self._run(q, k, v, scale, want_lse=True)
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> float:
-        check_tensors(self.spec.problem, q, k, v)
+        check_tensors(self.spec.problem, q, k, v, self.device)
         check_memory(self.spec.problem, q, k, v)
         return check_scale(self.spec.problem, scale)
 
@@ -167,31 +182,36 @@ class AttentionOp:
         shape = Shape(q.shape[batch], q.shape[row], k.shape[row], q.shape[head], k.shape[head])
         out_shape = (*q.shape[:3], problem.dim_v)
         device = q.device.index
-        kernel = self._load(device)
-        to_launch = _launch(kernel.plan, shape, scale)
+        loaded = self._load(device)
+        to_launch = _launch(loaded.plan, shape, scale)
         launcher = None
         if to_launch.grid:
             _, b, c, d = out_shape
             out_strides = (b * c * d, c * d, d)
             strides = (s[axis] for s in (q.stride(), k.stride(), v.stride(), out_strides) for axis in axes)
-            launcher = Launcher(kernel.kernel, to_launch.grid, (*strides, *to_launch.scalars))
+            launcher = loaded.launcher(to_launch.grid, (*strides, *to_launch.scalars))
         return _Call(launcher, out_shape, (shape.batch, shape.heads_q, shape.seqlen_q), device)
 
-    def _load(self, device: int) -> _Loaded:
+    def _load(self, device: int | None) -> _Loaded:
         with self._lock:
             if device not in self._kernels:
-                arch = arch_of_capability(context.capability(device)).name
-                if self.arch not in (None, arch):
-                    raise LaunchError(
-                        f"{self.name}: arch is pinned to {self.arch}; cuda:{device} is "
-                        f"{context.device_name(device)}, {arch}: load it with arch={arch!r} or none"
-                    )
-                made = self._plan if self._plan.arch.name == arch else plan(self.spec, arch)
-                source = render(made)
-                artifact = compile_source(source)
-                kernel = module.load(artifact, source.threads, source.smem_bytes, device)
-                self._kernels[device] = _Loaded(made, kernel)
+                self._kernels[device] = self._for_emulator() if device is None else self._for_gpu(device)
             return self._kernels[device]
+
+    def _for_emulator(self) -> _Loaded:
+        return _Loaded(self._plan, Emulated(self._plan).launcher)
+
+    def _for_gpu(self, device: int) -> _Loaded:
+        arch = arch_of_capability(context.capability(device)).name
+        if self.arch not in (None, arch):
+            raise LaunchError(
+                f"{self.name}: arch is pinned to {self.arch}; cuda:{device} is "
+                f"{context.device_name(device)}, {arch}: load it with arch={arch!r} or none"
+            )
+        made = self._plan if self._plan.arch.name == arch else plan(self.spec, arch)
+        source = render(made)
+        kernel = module.load(compile_source(source), source.threads, source.smem_bytes, device)
+        return _Loaded(made, partial(Launcher, kernel))
 
 
 def _launch(made: Plan, shape: Shape, scale: float) -> Launch:
@@ -206,7 +226,7 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return not (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or peek_interpreter_stack() is not None
         or q.__class__ is not Tensor
         or k.__class__ is not Tensor
         or v.__class__ is not Tensor

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fagen.errors import ArgumentError
-from fagen.ops.checks import BATCH_ROW_HEAD, check_tensors
+from fagen.ops.checks import BATCH_ROW_HEAD, Device, check_tensors
 from fagen.spec.model import Problem, Spec
 
 Run = Callable[[Tensor, Tensor, Tensor, float | None], tuple[Tensor, Tensor]]
@@ -25,16 +25,16 @@ _LOCK = Lock()
 _specs: dict[str, Spec] = {}  # by op name, without what to tune
 
 
-def register(name: str, spec: Spec, run: Run) -> OpOverload:
+def register(name: str, spec: Spec, run: Run, device: Device = None) -> OpOverload:
     """The op `fagen::name(q, k, v, scale=None) -> (out, lse)`, computed by `run`; defined on first use.
 
-    A second registration with an equal spec returns the first one's op. Raises ArgumentError if `name`
-    already stands for a spec that differs in anything but `tune`.
+    `device` is the op's (see ops.checks). A second registration with an equal spec returns the first one's
+    op. Raises ArgumentError if `name` already stands for a spec that differs in anything but `tune`.
     """
     spec = spec.model_copy(update={"tune": {}})
     with _LOCK:
         if name not in _specs:
-            _define(name, spec.problem, run)
+            _define(name, spec.problem, run, device)
             _specs[name] = spec
         elif _specs[name] != spec:
             found = "; ".join(_differences("", _specs[name].model_dump(), spec.model_dump()))
@@ -45,17 +45,17 @@ def register(name: str, spec: Spec, run: Run) -> OpOverload:
     return getattr(torch.ops.fagen, name).default
 
 
-def _define(name: str, problem: Problem, run: Run) -> None:
+def _define(name: str, problem: Problem, run: Run, device: Device) -> None:
     _LIBRARY.define(
         f"{name}(Tensor q, Tensor k, Tensor v, float? scale=None) -> (Tensor out, Tensor lse)",
         # Strides and alignment of q, k and v are checked, so a compiler must not choose others.
         tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
     )
-    # For every device: a tensor that is not on a GPU gets the op's own error.
+    # For every device: a tensor that is on the wrong one gets the op's own error.
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
 
     def fake(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor]:
-        check_tensors(problem, q, k, v)
+        check_tensors(problem, q, k, v, device)
         batch, row, head = BATCH_ROW_HEAD[problem.layout]
         lse = q.new_empty((q.shape[batch], q.shape[head], q.shape[row]), dtype=torch.float32)
         return q.new_empty((*q.shape[:3], problem.dim_v)), lse

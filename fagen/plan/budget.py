@@ -16,6 +16,7 @@ import sympy as sp
 from fagen.hw.arch import Arch
 from fagen.plan.ir import Account, Term, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, ctas, d, dv, reserved, stages, warps
+from fagen.spec.rules import ROWS_PER_WARP
 
 Values = Mapping[sp.Symbol, int]
 
@@ -70,8 +71,8 @@ def accounts(tiling: Tiling, at: Values, arch: Arch) -> tuple[Account, ...]:
     )
 
 
-def largest(symbol: sp.Symbol, multiple: int, tiling: Tiling, at: Values, arch: Arch) -> int:
-    """The largest multiple of `multiple` that `symbol` may be, the rest of the tiling held; 0 if none fits.
+def largest(symbol: sp.Symbol, tiling: Tiling, at: Values, arch: Arch) -> int:
+    """The largest whole number that `symbol` may be, the rest of the tiling held; 0 if none fits.
 
     `symbol` is Br, Bc or stages: every term is linear in it, so each resource has one root. Asked of a tiling
     that is over budget, so that at least one resource bounds it.
@@ -84,7 +85,7 @@ def largest(symbol: sp.Symbol, multiple: int, tiling: Tiling, at: Values, arch: 
             bounds.append(sp.solve(slack, symbol)[0] if slack.subs(symbol, 0) > 0 else 0)
         elif slack < 0:
             bounds.append(0)
-    return int(min(bounds) // multiple) * multiple
+    return int(min(bounds))
 
 
 def overrun(tiling: Tiling, at: Values, arch: Arch) -> str:
@@ -100,13 +101,13 @@ def overrun(tiling: Tiling, at: Values, arch: Arch) -> str:
             lines.append(f"    {term.name}{formula} = {term.value:,}")
     knobs = (
         ("tile.q", Br, [rows * tiling.warps for rows in ROWS_PER_WARP], tiling.q),
-        ("tile.kv", Bc, range(16, tiling.kv, 16), tiling.kv),
-        ("stages.kv", stages, range(2, tiling.stages), tiling.stages),
+        ("tile.kv", Bc, range(16, tiling.kv + 1, 16), tiling.kv),
+        ("stages.kv", stages, range(2, tiling.stages + 1), tiling.stages),
     )
     lines.append("largest that fits, the rest held:")
     for key, symbol, allowed, value in knobs:
         most = largest(symbol, tiling, at, arch)
-        found = max((choice for choice in allowed if choice <= most), default="none")
+        found = max((choice for choice in allowed if choice <= most), default=f"none from {allowed[0]} up")
         lines.append(f"    schedule.{key}: {found} (is {value})")
     return "\n".join(lines)
 

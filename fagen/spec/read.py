@@ -222,6 +222,7 @@ class _Reader:
 
 
 def _line(event: yaml.Event) -> int:
+    assert event.start_mark is not None  # the parser sets it
     return event.start_mark.line + 1
 
 

@@ -15,6 +15,7 @@ from fagen.spec.model import Schedule, Spec
 from fagen.spec.schema import leaves, schema_of
 
 ROWS_PER_WARP = (16, 32, 64)  # one, two or four m16n8k16 tiles of mma.sync
+TAKEN_BY_TORCH = ("name",)  # what a namespace of torch.ops holds besides its ops
 
 Rule = Callable[[Spec], Iterator[Finding]]
 _RULES: list[tuple[tuple[str, ...], Rule]] = []
@@ -44,6 +45,8 @@ def _reads(*keys: str) -> Callable[[Rule], Rule]:
 def _name_can_be_imported(spec: Spec) -> Iterator[Finding]:
     if keyword.iskeyword(spec.name):
         yield Finding("name", f"is the Python keyword `{spec.name}`; allowed: names that Python can import")
+    if spec.name in TAKEN_BY_TORCH:
+        yield Finding("name", f"is `{spec.name}`, which torch.ops.fagen has already; allowed: any other name")
 
 
 @_reads("family", "arch")

@@ -90,8 +90,7 @@ struct Cfg {
 extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
     fagen_a100_fa2_fwd(const __grid_constant__ Params p) {
   using namespace fagen;
-  extern __shared__ __align__(1024) unsigned char memory[];
-  const uint32_t smem = ptx::shared_address(memory);
+  const uint32_t smem = ptx::dynamic_shared();
   const uint32_t q_smem = smem + 0;  // 1 x [192][128]
   const uint32_t k_smem = smem + 49152;  // 3 x [64][128]
   const uint32_t v_smem = smem + 98304;  // 3 x [64][128]
@@ -137,8 +136,11 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   const mma::SharedA<Cfg::QTile, Cfg::kM> q_shared{
       mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
   // spec: schedule.q_operand = registers
-  if (end > 0) ring.wait_full(ring.first_read());
-  const mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand(q_shared);
+  mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand;
+  if (end > 0) {
+    ring.wait_full(ring.first_read());
+    q_operand.load(q_shared);
+  }
 
   mma::Accumulator<Cfg::kM, Cfg::VTile::kCols> o;
   mma::clear(o);
@@ -162,6 +164,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
 
   float lse[Cfg::kM][2];
   softmax.finish(o, lse);
+  // O takes Q's place row by row, a warp over its own rows only, if both tiles have the same panels.
+  if constexpr (Cfg::OTile::kRowBytes != Cfg::QTile::kRowBytes) __syncthreads();
   T* out = p.out + work.batch * p.out_batch_stride + work.head_q * p.out_head_stride + row0 * p.out_row_stride;
   epilogue::store_out<T, Cfg::OTile, Cfg::kDimV>(o, q_smem, warp_row, out, p.out_row_stride, rows);
   if (p.lse != nullptr) {

@@ -96,3 +96,11 @@ def test_no_pytorch_is_trouble(monkeypatch):
     monkeypatch.setattr(metadata, "version", missing)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     assert "torch" in findings("trouble")["versions"].mend
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_host_compiler_is_named_and_missing_it_is_no_trouble(fagen, tmp_path, monkeypatch):
+    assert "host compiler" in findings("ok")
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert "install g++" in findings("note")["host compiler"].message
+    assert fagen("doctor").exit_code == 0

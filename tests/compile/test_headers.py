@@ -46,6 +46,17 @@ def test_the_closure_follows_includes_and_keeps_bytes(tree):
     assert closure.cuda == ("cuda_fp16.h",)
 
 
+def test_the_emulators_headers_and_its_runtime_are_followed_for_the_emulator_alone(tree):
+    emu = tree / "fagen/ptx/emu"
+    emu.mkdir(parents=True)
+    (emu / "c.cuh").write_text('#include "runtime.hpp"\n#include <thread>\n#include "fagen/a.cuh"\n')
+    text = '#include "fagen/ptx/emu/c.cuh"\n'
+    assert headers.closure(text, tree) == headers.Closure((), ())
+    closure = headers.closure(text, tree, emulated=True)
+    assert [name for name, _ in closure.own] == ["fagen/a.cuh", "fagen/b.cuh", "fagen/ptx/emu/c.cuh"]
+    assert closure.cuda == ("cuda_fp16.h",)
+
+
 def test_a_missing_header_is_named_with_its_includer_and_the_directory(tree):
     (tree / "fagen/b.cuh").unlink()
     with pytest.raises(CompileError, match=r'fagen/a.cuh: #include "fagen/b.cuh": not found') as error:

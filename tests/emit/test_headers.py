@@ -3,6 +3,8 @@
 import pytest
 
 from fagen.compile.cache import Cache
+from fagen.compile.headers import EMULATED
+from fagen.compile.headers import EMULATED
 from fagen.compile.nvrtc import compile_source
 from fagen.emit.render import render
 from fagen.emit.source import Source
@@ -13,7 +15,11 @@ from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 
 INCLUDE = TEMPLATES / "include"
-HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))
+HEADERS = sorted(
+    name
+    for path in INCLUDE.rglob("*.cuh")
+    if not (name := path.relative_to(INCLUDE).as_posix()).startswith(EMULATED)
+)
 
 
 @pytest.mark.parametrize("arch", ARCHES)

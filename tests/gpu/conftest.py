@@ -1,4 +1,8 @@
-"""What the GPU tests share: ops of the shipped spec, random inputs, and what it means to be right."""
+"""What the GPU tests share: ops of the shipped spec, random inputs, and what it means to be right.
+
+Tests marked `emulated` run in the emulator too, with small tiles and sizes; the mark's arguments name the
+values of a parameter that do: `emulated(head_dim=[8, 40])`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import torch
 from torch import Tensor
 
 import fagen
+from fagen.emu import settings
 from fagen.ops import reference
 from fagen.ops.checks import torch_dtype
 from fagen.ops.forward import AttentionOp
@@ -22,16 +27,23 @@ POISON = 0xFF  # as a byte pattern a NaN in every element type
 SCORES_AT_ONCE = 2**26  # of the reference
 
 
+SEEDS = range(5)  # of the emulator
+SMALL = {"schedule.tile": {"q": 32, "kv": 32}, "schedule.roles.math.warps": 2, "schedule.stages.kv": 3}
+
+
 class Cases:
     """Reached through the fixture `cases`."""
 
-    device = "cuda"
+    def __init__(self, emulated: bool):
+        self.small = emulated  # sizes had better be, too
+        self.device = "cpu" if emulated else "cuda"
 
     def op(self, **problem: Any) -> AttentionOp:
         """The shipped spec (bf16, head_dim 128, bshd, causal) with keys of `problem` changed."""
-        return fagen.load(
-            SPECS / "a100_fa2.yaml", {f"problem.{key}": value for key, value in problem.items()}
-        )
+        overrides = {f"problem.{key}": value for key, value in problem.items()}
+        if self.small:
+            return fagen.load(SPECS / "a100_fa2.yaml", overrides | SMALL, device="emu")
+        return fagen.load(SPECS / "a100_fa2.yaml", overrides)
 
     def qkv(
         self,
@@ -60,9 +72,20 @@ class Cases:
         )
 
     def run(self, op: AttentionOp, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """out and LSE, in memory that was full of NaN and whose surroundings must keep their bytes."""
-        with guarded_memory():
-            return op(q, k, v, return_lse=True, **options)
+        """out and LSE, in memory that was full of NaN and whose surroundings must keep their bytes.
+
+        In the emulator the same for every seed.
+        """
+        if not self.small:
+            with guarded_memory():
+                return op(q, k, v, return_lse=True, **options)
+        results = []
+        for seed in SEEDS:
+            with settings.override(seed=seed), guarded_memory():
+                results.append(op(q, k, v, return_lse=True, **options))
+        for out, lse in results[1:]:
+            assert torch.equal(out, results[0][0]) and torch.equal(lse, results[0][1])
+        return results[0]
 
     def assert_right(
         self, op: AttentionOp, q: Tensor, k: Tensor, v: Tensor, *, entries: Iterable[int] | None = None
@@ -125,6 +148,30 @@ def guarded_memory() -> Iterator[None]:
         assert torch.all(buffer[:GUARD] == POISON) and torch.all(buffer[GUARD + size :] == POISON)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cases" in metafunc.fixturenames:
+        devices: list[Any] = [pytest.param("cuda", marks=pytest.mark.gpu)]
+        if metafunc.definition.get_closest_marker("emulated"):
+            devices.append("emu")
+        metafunc.parametrize("cases", devices, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    large = [item for item in items if _only_on_a_gpu(item)]
+    if large:
+        config.hook.pytest_deselected(items=large)
+        items[:] = [item for item in items if item not in large]
+
+
+def _only_on_a_gpu(item: pytest.Item) -> bool:
+    """Whether it is an emulated test with parameters that its mark leaves out."""
+    mark = item.get_closest_marker("emulated")
+    if mark is None or not isinstance(item, pytest.Function):
+        return False
+    params = item.callspec.params
+    return params["cases"] == "emu" and any(params[key] not in kept for key, kept in mark.kwargs.items())
+
+
 @pytest.fixture(scope="session")
-def cases() -> Cases:
-    return Cases()
+def cases(request: pytest.FixtureRequest) -> Cases:
+    return Cases(emulated=request.param == "emu")

@@ -12,12 +12,12 @@ import torch
 
 from fagen.errors import ArgumentError
 
-pytestmark = pytest.mark.gpu
-
 LENGTHS = (1, 2, 7, 8, 63, 64, 65, 127, 128, 129, 257, 1023)
+EMULATED_LENGTHS = (1, 7, 32, 33, 65)
 GIB = 2**30
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize("mask", ["none", "causal"])
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(128, 0), (0, 128), (0, 0)])
 def test_no_queries_or_no_keys(cases: Any, mask: str, seqlen_q: int, seqlen_k: int) -> None:
@@ -25,33 +25,38 @@ def test_no_queries_or_no_keys(cases: Any, mask: str, seqlen_q: int, seqlen_k: i
     out, lse = cases.run(op, *cases.qkv(op, 2, seqlen_q, seqlen_k, 4))
     assert out.shape == (2, seqlen_q, 4, 64) and torch.all(out == 0)
     assert lse.shape == (2, 4, seqlen_q) and torch.all(lse == -math.inf)
-    torch.cuda.synchronize()
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize("mask", ["none", "causal"])
 @pytest.mark.parametrize("head_dim", [64, 128])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_lengths_that_are_no_multiple_of_the_tile(cases: Any, dtype: str, head_dim: int, mask: str) -> None:
     op = cases.op(dtype=dtype, head_dim=head_dim, mask=mask)
-    for seqlen_q, seqlen_k in product(LENGTHS, LENGTHS):
-        cases.assert_right(op, *cases.qkv(op, 3, seqlen_q, seqlen_k, 3))
+    lengths, heads = (EMULATED_LENGTHS, 1) if cases.small else (LENGTHS, 3)
+    for seqlen_q, seqlen_k in product(lengths, lengths):
+        cases.assert_right(op, *cases.qkv(op, 3, seqlen_q, seqlen_k, heads))
 
 
+@pytest.mark.emulated(head_dim=[8, 40, 72])
 @pytest.mark.parametrize(("dtype", "mask"), [("bf16", "none"), ("fp16", "causal")])
 @pytest.mark.parametrize("head_dim", [8, 16, 40, 72, 80, 88, 96, 112, 160, 192, 256])
 def test_head_dims(cases: Any, head_dim: int, dtype: str, mask: str) -> None:
     op = cases.op(dtype=dtype, head_dim=head_dim, mask=mask)
-    q, k, v = cases.qkv(op, 2, 200, 200, 2)
+    length = 70 if cases.small else 200
+    q, k, v = cases.qkv(op, 2, length, length, 2)
     cases.assert_right(op, q, k, v)
     changed = q.clone()
     changed[..., -1] += 4
     assert not torch.equal(op(changed, k, v), op(q, k, v)), "the last channel counts"
 
 
-@pytest.mark.parametrize(("head_dim", "head_dim_v"), [(192, 128), (64, 256), (40, 24)])
+@pytest.mark.emulated(head_dim_v=[24])
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), [(192, 128), (64, 256), (40, 24), (128, 96), (64, 160)])
 def test_head_dim_v(cases: Any, head_dim: int, head_dim_v: int) -> None:
     op = cases.op(head_dim=head_dim, head_dim_v=head_dim_v)
-    cases.assert_right(op, *cases.qkv(op, 2, 200, 333, 4, 2))
+    lengths = (40, 70) if cases.small else (200, 333)
+    cases.assert_right(op, *cases.qkv(op, 2, *lengths, 4, 2))
 
 
 @pytest.mark.parametrize(("batch", "seqlen", "heads"), [(65535, 4, 8), (65536, 4, 8), (70000, 1, 1)])
@@ -86,6 +91,7 @@ def test_rows_beyond_2_31_elements(cases: Any) -> None:
     torch.cuda.empty_cache()
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(3, 128), (2, 5), (5, 2), (100, 300), (300, 100)])
 def test_causal_is_aligned_to_the_bottom_right(cases: Any, seqlen_q: int, seqlen_k: int) -> None:
     op = cases.op(head_dim=64, mask="causal")
@@ -97,16 +103,19 @@ def test_causal_is_aligned_to_the_bottom_right(cases: Any, seqlen_q: int, seqlen
     assert torch.all(lse[:, :, unseeing:].isfinite())
 
 
+@pytest.mark.emulated(heads_q=[6, 5, 14])
 @pytest.mark.parametrize(("heads_q", "heads_kv"), [(6, 2), (14, 2), (5, 1), (40, 8), (21, 7), (12, 3)])
 @pytest.mark.parametrize("seqlen_q", [130, 1])
 def test_grouped_heads(cases: Any, seqlen_q: int, heads_q: int, heads_kv: int) -> None:
     op = cases.op(head_dim=64, mask="causal")
-    q, k, v = cases.qkv(op, 2, seqlen_q, 130, heads_q, heads_kv)
+    seqlen_q, seqlen_k = (min(seqlen_q, 40), 70) if cases.small else (seqlen_q, 130)
+    q, k, v = cases.qkv(op, 2, seqlen_q, seqlen_k, heads_q, heads_kv)
     cases.assert_right(op, q, k, v)
     expanded = (x.repeat_interleave(heads_q // heads_kv, dim=2) for x in (k, v))
     assert torch.equal(op(q, k, v), op(q, *expanded)), "query head h uses K/V head h // (heads_q / heads_kv)"
 
 
+@pytest.mark.emulated
 def test_heads_that_do_not_divide(cases: Any) -> None:
     op = cases.op(head_dim=64, mask="causal")
     q, k, v = cases.qkv(op, 2, 130, 130, 7, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,22 +17,19 @@ from fagen.ops import checks, forward, reference
 from fagen.plan.params import FORWARD, POINTERS
 from fagen.spec.model import Spec
 
-STREAM = 7
-
 
 class CpuLauncher:
-    """Takes the place of `runtime.launch.Launcher`; addresses are the CPU's."""
+    """Takes the place of a kernel's launcher; addresses are the CPU's."""
 
     launches: int = 0  # of all launchers
 
-    def __init__(self, kernel: Any, grid: int, scalars: tuple[int | float, ...]):
+    def __init__(self, spec: Spec, grid: int, scalars: tuple[int | float, ...]):
         names = [param.name for param in FORWARD[POINTERS:]]
-        self.spec: Spec = kernel.spec
+        self.spec = spec
         self.p = SimpleNamespace(**dict(zip(names, scalars, strict=True)))
         assert grid == self.p.batch * self.p.heads_q * self.p.q_tiles
 
     def __call__(self, stream: int, q: int, k: int, v: int, out: int, lse: int) -> None:
-        assert stream == STREAM
         CpuLauncher.launches += 1
         p, problem = self.p, self.spec.problem.model_copy(update={"layout": "bshd"})
         heads_kv = p.heads_q // p.heads_per_kv
@@ -65,14 +63,12 @@ def _at(address: int, elements: int, dtype: torch.dtype) -> Tensor:
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[CpuLauncher]:
     """Ops take CPU tensors and "launch" on the CPU; `launches` counts from 0."""
 
-    def load(op: forward.AttentionOp, device: int) -> Any:
-        return SimpleNamespace(plan=op._plan, kernel=SimpleNamespace(spec=op.spec))
+    def load(op: forward.AttentionOp, device: int | None) -> forward._Loaded:
+        return forward._Loaded(op._plan, partial(CpuLauncher, op.spec))
 
     monkeypatch.setattr(CpuLauncher, "launches", 0)
-    monkeypatch.setattr(checks, "_check_device", lambda tensors: None)
-    monkeypatch.setattr(forward, "Launcher", CpuLauncher)
+    monkeypatch.setattr(checks, "_check_device", lambda *_: None)
     monkeypatch.setattr(forward.AttentionOp, "_load", load)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: STREAM, raising=False)
     return CpuLauncher
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -143,7 +143,7 @@ def test_parameters_and_subclasses_work(op: forward.AttentionOp) -> None:
     [
         lambda call, q: torch.vmap(call)(q.unsqueeze(0))[0],
         lambda call, q: torch.func.functionalize(call)(q),
-        lambda call, q: torch.jit.trace(call, (torch.zeros_like(q),))(q),
+        lambda call, q: cast(Any, torch.jit.trace(call, (torch.zeros_like(q),)))(q),
     ],
     ids=["vmap", "functionalize", "jit.trace"],
 )

@@ -23,7 +23,7 @@ def meta(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 @pytest.fixture
 def any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_check_device", lambda tensors: None)
+    monkeypatch.setattr(checks, "_check_device", lambda *_: None)
 
 
 def refusal(q: Any, k: Any, v: Any, problem: Problem = PROBLEM) -> str:
@@ -41,9 +41,25 @@ def test_not_a_tensor(wrong: Any) -> None:
     assert message.startswith("q: ") and type(wrong).__name__ in message and "torch.Tensor" in message
 
 
-def test_not_on_a_gpu() -> None:
-    x = torch.zeros(2, 128, 8, 64, dtype=torch.bfloat16)
-    assert refusal(x, x, x).startswith("q: is on cpu; allowed: CUDA devices")
+CPU = torch.zeros(2, 128, 8, 64, dtype=torch.bfloat16)
+
+
+def test_cpu_tensors_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    message = refusal(CPU, CPU, CPU)
+    assert message.startswith("q: is on cpu; allowed: CUDA devices") and 'device="emu"' in message
+    checks.check_tensors(PROBLEM, CPU, CPU, CPU, "emu")
+
+
+def test_cpu_tensors_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    checks.check_tensors(PROBLEM, CPU, CPU, CPU)
+    assert refusal(CPU, GOOD, CPU).startswith("k: is on meta; allowed: CUDA devices")
+
+
+def test_other_tensors_in_the_emulator() -> None:
+    with pytest.raises(ArgumentError, match=r"^v: is on meta; allowed: the CPU, where the emulator runs"):
+        checks.check_tensors(PROBLEM, CPU, CPU, GOOD, "emu")
 
 
 def test_not_dense() -> None:
@@ -105,9 +121,9 @@ def test_sizes_are_read_in_the_layout() -> None:
     ("q", "kv"), [((0, 5, 4), (0, 5, 4)), ((2, 0, 4), (2, 5, 4)), ((2, 5, 4), (2, 0, 4))]
 )
 def test_empty_tensors_are_accepted(q: tuple, kv: tuple) -> None:
-    tensors = [torch.empty(*sizes, 64, dtype=torch.bfloat16) for sizes in (q, kv, kv)]
-    checks.check_tensors(PROBLEM, *tensors)
-    checks.check_memory(PROBLEM, *tensors)
+    queries, keys = (torch.empty(*sizes, 64, dtype=torch.bfloat16) for sizes in (q, kv))
+    checks.check_tensors(PROBLEM, queries, keys, keys)
+    checks.check_memory(PROBLEM, queries, keys, keys)
 
 
 def aligned(*sizes: int) -> Tensor:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fagen
-from fagen.errors import PlanError, SpecError
+from fagen.errors import ArgumentError, LaunchError, PlanError, SpecError
 from fagen.paths import SPECS
 from fagen.spec.load import load_spec
 
@@ -62,3 +62,24 @@ def test_importing_fagen_does_not_import_torch() -> None:
 def test_no_other_attribute() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'lod'"):
         fagen.lod  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_preparing_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(device: int) -> tuple[int, int]:
+        raise LaunchError(f"no device {device}")
+
+    monkeypatch.setattr("fagen.runtime.context.capability", none)
+    with pytest.raises(LaunchError, match="no device 0"):
+        fagen.load(SPECS / "a100_fa2.yaml").prepare(0)
+
+
+def test_an_op_of_the_emulator_is_another_op() -> None:
+    path = SPECS / "a100_fa2.yaml"
+    op = fagen.load(path, device="emu")
+    assert op is fagen.load(path, device="emu") and op is not fagen.load(path)
+    assert torch.ops.fagen.a100_fa2__emu.default is op._torch_op
+
+
+def test_an_unknown_device() -> None:
+    with pytest.raises(ArgumentError, match=r"device: is 'tpu'; allowed: \"emu\", or None"):
+        fagen.load(SPECS / "a100_fa2.yaml", device="tpu")  # type: ignore[arg-type]

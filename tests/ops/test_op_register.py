@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fagen
-from fagen.errors import ArgumentError
+from fagen.errors import ArgumentError, SpecError
+from fagen.spec.model import NAME_PATTERN
 
 Spec = Callable[..., dict[str, Any]]
 
@@ -40,6 +42,14 @@ def test_another_spec_under_a_taken_name_is_refused(problem_spec: Spec) -> None:
     with pytest.raises(ArgumentError, match=r"problem.mask: 'none' there, 'causal' here"):
         fagen.load(problem_spec("taken", mask="causal"))
     assert fagen.load(problem_spec("taken")) is op
+
+
+def test_a_name_that_a_torch_namespace_has_is_refused(problem_spec: Spec) -> None:
+    taken = [name for name in vars(torch._ops._OpNamespace("empty")) if re.match(NAME_PATTERN, name)]
+    assert taken
+    for name in taken:
+        with pytest.raises(SpecError, match=f"name: is `{name}`"):
+            fagen.load(problem_spec(name))
 
 
 def test_a_pinned_op_has_a_name_of_its_own(problem_spec: Spec) -> None:

@@ -46,7 +46,7 @@ def test_exp_is_half_of_the_mmas_on_h100_at_d128():
     assert loads[engines.MUFU] == loads[engines.TENSOR] / 2
 
 
-# TFLOP/s of the v2 kernel on an H200, bf16, no mask, 8192 keys, 16k tokens, hidden 2048 (docs/performance.md).
+# TFLOP/s of the v2 kernel on an H200: bf16, no mask, 8192 keys, 16k tokens, hidden 2048; docs/performance.md.
 MEASURED = [
     (128, tiling(256, 64, 8, stages=2), 384),
     (128, tiling(256, 64, 8, stages=3), 442),

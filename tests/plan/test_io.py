@@ -152,7 +152,9 @@ def test_l2_absorbs_all_rereads_of_causal_16k_tokens_on_h200(batch, seqlen, head
     assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
 
 
-@pytest.mark.parametrize(("ctas", "seqlen"), [(132, 16384), (132, 4096), (264, 16384), (128, 16384), (96, 5000)])
+@pytest.mark.parametrize(
+    ("ctas", "seqlen"), [(132, 16384), (132, 4096), (264, 16384), (128, 16384), (96, 5000)]
+)
 def test_without_a_mask_heads_that_a_wave_cuts_are_read_again(ctas, seqlen):
     s = replace(H200, batch=4, seqlen_q=seqlen, seqlen_k=seqlen, heads_in_l2=1, ctas=ctas)
     s = replace(s, l2_bytes=max(s.l2_bytes, 2 * s.seqlen_k * 512 * ctas))  # it holds them, but not twice
@@ -169,7 +171,12 @@ def test_without_a_mask_heads_that_a_wave_cuts_are_read_again(ctas, seqlen):
 
 @pytest.mark.parametrize(
     ("mask", "batch", "seqlen", "measured"),
-    [("none", 4, 4096, 276.6), ("none", 1, 16384, 304.9), ("causal", 4, 4096, 257.3), ("causal", 1, 16384, 259.8)],
+    [
+        ("none", 4, 4096, 276.6),
+        ("none", 1, 16384, 304.9),
+        ("causal", 4, 4096, 257.3),
+        ("causal", 1, 16384, 259.8),
+    ],
 )
 def test_hbm_bytes_are_within_a_tenth_of_what_an_h200_moved(mask, batch, seqlen, measured):
     """MiB by Nsight Compute on a cold L2: docs/performance.md."""

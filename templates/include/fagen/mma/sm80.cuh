@@ -45,7 +45,7 @@ template <typename TileT, int kM>
 struct RegisterA {
   FragmentA<kM> held[TileT::kCols / 16];
 
-  __device__ __forceinline__ explicit RegisterA(const SharedA<TileT, kM>& shared) {
+  __device__ __forceinline__ void load(const SharedA<TileT, kM>& shared) {
 #pragma unroll
     for (int k = 0; k < TileT::kCols; k += 16) shared.fragment(held[k / 16], k);
   }

@@ -11,7 +11,10 @@ namespace fagen::pipe {
 template <typename TileT, int kDim, int kThreads>
 struct TileLoader {
   static constexpr int kRowChunks = TileT::kCols / 8;
-  static constexpr int kRowStep = kThreads / kRowChunks;  // rows that the CTA covers in one pass
+  // Rows that the CTA covers in one pass: whole swizzle patterns where it can, so that a thread's shared
+  // addresses are one constant apart.
+  static constexpr int kRowsAtOnce = kThreads / kRowChunks;
+  static constexpr int kRowStep = kRowsAtOnce < 8 ? kRowsAtOnce : kRowsAtOnce / 8 * 8;
   static constexpr int kPasses = (TileT::kRows + kRowStep - 1) / kRowStep;
   static_assert(kRowStep > 0, "a row has at most as many chunks as the CTA has threads");
 
@@ -21,7 +24,7 @@ struct TileLoader {
   __device__ __forceinline__ TileLoader()
       : row(threadIdx.x / kRowChunks),
         chunk(threadIdx.x % kRowChunks),
-        active(kThreads % kRowChunks == 0 || threadIdx.x < kRowStep * kRowChunks) {}
+        active(kThreads == kRowStep * kRowChunks || threadIdx.x < kRowStep * kRowChunks) {}
 
   // Rows 0..TileT::kRows-1 from `global` (a row is `stride` elements) into the tile at `smem`.
   // kPartial: only the first `rows` rows exist, the rest of the tile is filled with zeros.

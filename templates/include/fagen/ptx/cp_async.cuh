@@ -3,6 +3,10 @@
 
 #include "fagen/base/types.cuh"
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/cp_async.cuh"
+#else
+
 namespace fagen::ptx {
 
 // Copies 16 bytes; both addresses 16-byte aligned.
@@ -17,4 +21,16 @@ __device__ __forceinline__ void cp_async_16_or_zero(uint32_t smem, const void* g
                : "memory");
 }
 
+// Closes the group of the thread's copies so far.
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until all but the thread's newest kPending groups have landed; other threads learn of it by a
+// barrier.
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

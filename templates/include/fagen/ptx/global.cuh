@@ -3,6 +3,10 @@
 
 #include "fagen/base/types.cuh"
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/global.cuh"
+#else
+
 namespace fagen::ptx {
 
 // `global` is 16-byte aligned.
@@ -17,3 +21,5 @@ __device__ __forceinline__ void st_global(float* global, float v) {
 }
 
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

@@ -4,10 +4,19 @@
 
 #include "fagen/base/types.cuh"
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/mbarrier.cuh"
+#else
+
 namespace fagen::ptx {
 
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Ends the barrier's life; its bytes may then hold something else.
+__device__ __forceinline__ void mbarrier_inval(uint32_t barrier) {
+  asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
@@ -37,3 +46,5 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 }
 
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

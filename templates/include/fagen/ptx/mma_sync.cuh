@@ -5,6 +5,10 @@
 
 #include "fagen/base/types.cuh"
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/mma_sync.cuh"
+#else
+
 namespace fagen::ptx {
 
 template <typename T>
@@ -31,3 +35,5 @@ __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&d)[4], const
 }
 
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

@@ -3,6 +3,10 @@
 
 #include "fagen/base/types.cuh"
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/shared.cuh"
+#else
+
 namespace fagen::ptx {
 
 // The CTA's dynamic shared memory, aligned for the 128-byte swizzle.
@@ -25,3 +29,5 @@ __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
 }
 
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

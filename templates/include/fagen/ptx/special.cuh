@@ -1,6 +1,10 @@
 // Base-2 exponent and logarithm on the special-function unit (PTX ISA, "ex2", "lg2").
 #pragma once
 
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/special.cuh"
+#else
+
 namespace fagen::ptx {
 
 __device__ __forceinline__ float exp2(float x) {
@@ -16,3 +20,5 @@ __device__ __forceinline__ float log2(float x) {
 }
 
 }  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

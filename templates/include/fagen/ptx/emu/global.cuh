@@ -1,0 +1,13 @@
+// Emulation of ptx/global.cuh.
+#pragma once
+
+#include "fagen/base/types.cuh"
+#include "global.hpp"
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ void st_global_16(void* global, uint4 v) { emu::store_global(global, &v, 16); }
+
+__device__ __forceinline__ void st_global(float* global, float v) { emu::store_global(global, &v, 4); }
+
+}  // namespace fagen::ptx

@@ -1,0 +1,12 @@
+// Emulation of ptx/special.cuh.
+#pragma once
+
+#include "special.hpp"
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ float exp2(float x) { return emu::exp2_approx(x); }
+
+__device__ __forceinline__ float log2(float x) { return emu::log2_approx(x); }
+
+}  // namespace fagen::ptx

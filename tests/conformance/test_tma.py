@@ -1,0 +1,229 @@
+"""TMA: every rank, swizzle and element size; boxes inside the tensor and over its edges; multicast."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from layouts import encoded, swizzled
+from machine import Machine, Map
+
+from fagen.plan.tensor_map import ELEMENT_BYTES, TensorMap
+
+SMEM = 32 * 1024
+TILES = 1024  # where tma_load.cu puts its tiles: a multiple of every swizzle's pattern
+
+
+@dataclass
+class Tensor:
+    """A tensor of random bytes, its dimensions in a random order in memory with gaps between them."""
+
+    dtype: str
+    rank: int
+    swizzle: int
+    seed: int
+
+    def __post_init__(self):
+        random = np.random.default_rng([self.seed, self.rank, self.swizzle, ELEMENT_BYTES[self.dtype]])
+        size = ELEMENT_BYTES[self.dtype]
+        span = self.swizzle or 16 * int(random.integers(1, 9))
+        box = [span // size]
+        for _ in range(self.rank - 1):
+            box.append(int(random.integers(1, max(2, min(9, 8192 // (math.prod(box) * size))))))
+        dims = [int(side + random.integers(1, side + 2)) for side in box]
+        strides, bytes_so_far = [0] * self.rank, (dims[0] * size + 15) // 16 * 16
+        for dim in 1 + random.permutation(self.rank - 1):
+            strides[dim] = bytes_so_far + 16 * int(random.integers(0, 3))
+            bytes_so_far = strides[dim] * dims[dim]
+        strides[0] = size
+        self.strides = strides
+        self.data = random.integers(0, 256, bytes_so_far + 16, np.uint8)
+        self.map = TensorMap(self.dtype, tuple(dims), tuple(strides[1:]), tuple(box), self.swizzle)
+
+    def corners(self) -> list[list[int]]:
+        """Boxes: inside, over the upper edges, over the lower edges, over some of each."""
+        box, dims = self.map.box, self.map.dims
+        over = [dim - side // 2 for dim, side in zip(dims, box, strict=True)]
+        under = [-(side // 2) for side in box]
+        return [
+            [0] * self.rank,
+            over,
+            under,
+            [o if i % 2 else u for i, (o, u) in enumerate(zip(over, under, strict=True))],
+        ]
+
+    def elements(self, at: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """For every element of a box, outermost first: byte offset in memory, and whether it exists."""
+        offset, exists = np.zeros(self.map.box[::-1], np.int64), np.ones(self.map.box[::-1], bool)
+        for dim, (first, side) in enumerate(zip(at, self.map.box, strict=True)):
+            shape = [1] * self.rank
+            shape[self.rank - 1 - dim] = side
+            index = (first + np.arange(side)).reshape(shape)
+            offset = offset + index * self.strides[dim]
+            exists = exists & (index >= 0) & (index < self.map.dims[dim])
+        return offset.ravel(), exists.ravel()
+
+    def box(self, at: list[int]) -> np.ndarray:
+        """The bytes of a box, dense."""
+        size = ELEMENT_BYTES[self.dtype]
+        offset, exists = self.elements(at)
+        byte = np.where(exists, offset, 0)[:, None] + np.arange(size)
+        return np.where(exists[:, None], self.data[byte], 0).astype(np.uint8).ravel()
+
+
+def tensors(dtypes) -> list[Tensor]:
+    return [
+        Tensor(dtype, rank, swizzle, seed=0)
+        for dtype, rank, swizzle in itertools.product(dtypes, range(1, 6), (0, 32, 64, 128))
+    ]
+
+
+def in_memory(dense: np.ndarray, swizzle: int, start: int) -> np.ndarray:
+    """Shared memory from `start` on after a box has landed there."""
+    image = np.empty_like(dense)
+    image[swizzled(start + np.arange(dense.size), swizzle) - start] = dense
+    return image
+
+
+def case(index: int, tensor: Tensor, at: list[int], *rest: int) -> list[int]:
+    return [index, tensor.rank, *at, *[0] * (5 - tensor.rank), *rest]
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "bf16", "fp32"])
+def test_a_load_lands_swizzled_and_reads_zeros_outside(machine: Machine, dtype):
+    every = tensors([dtype])
+    cases, expected, out = [], [], 0
+    for index, tensor in enumerate(every):
+        for at in tensor.corners():
+            dense = tensor.box(at)
+            cases.append(case(index, tensor, at, 0, dense.size, out))
+            expected.append(in_memory(dense, tensor.swizzle, TILES))
+            out += dense.size
+    found = np.full(out, 0xA5, np.uint8)
+    fields = [[Map(t.data, t.map) for t in every], np.array(cases, np.int32), found]
+    machine.run(
+        "tma_load",
+        fields,
+        grid=len(cases),
+        smem_bytes=SMEM,
+        hidden=[t.data for t in every],
+        defines={"MAPS": len(every)},
+    )
+    for got, want, what in zip(
+        np.split(found, np.cumsum([e.size for e in expected])[:-1]), expected, cases, strict=True
+    ):
+        assert np.array_equal(got, want), (what, every[what[0]].map)
+
+
+def test_the_swizzle_is_one_of_the_address_not_of_the_box(machine: Machine):
+    every = [Tensor("bf16", 2, swizzle, seed=1) for swizzle in (32, 64, 128)]
+    cases, expected, out = [], [], 0
+    for index, tensor in enumerate(every):
+        for start in range(0, 1024, 128):
+            dense = tensor.box([0, 0])
+            cases.append(case(index, tensor, [0, 0], start, dense.size, out))
+            expected.append(in_memory(dense, tensor.swizzle, TILES + start))
+            out += dense.size
+    found = np.zeros(out, np.uint8)
+    fields = [[Map(t.data, t.map) for t in every], np.array(cases, np.int32), found]
+    machine.run(
+        "tma_load",
+        fields,
+        grid=len(cases),
+        smem_bytes=SMEM,
+        hidden=[t.data for t in every],
+        defines={"MAPS": len(every)},
+    )
+    assert np.array_equal(found, np.concatenate(expected))
+
+
+def stored(tensor: Tensor, at: list[int], dense: np.ndarray) -> None:
+    """Write a dense box to the tensor where it exists."""
+    size = ELEMENT_BYTES[tensor.dtype]
+    offset, exists = tensor.elements(at)
+    tensor.data[offset[exists][:, None] + np.arange(size)] = dense.reshape(-1, size)[exists]
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "bf16", "fp32"])
+def test_a_store_writes_what_lies_inside_and_nothing_else(machine: Machine, dtype):
+    random = np.random.default_rng(2)
+    placed = [(t, at) for t in tensors([dtype]) for at in ([0] * t.rank, t.corners()[1])]
+    every, cases, images, start = [], [], [], 0
+    wanted = []
+    for index, (tensor, at) in enumerate(placed):
+        own = Tensor(tensor.dtype, tensor.rank, tensor.swizzle, seed=0)  # one tensor per box
+        dense = random.integers(0, 256, own.map.box_bytes, np.uint8)
+        every.append(own)
+        cases.append(case(index, own, at, 0, dense.size, start, 0))
+        images.append(in_memory(dense, own.swizzle, 0))
+        start += dense.size
+        want = Tensor(tensor.dtype, tensor.rank, tensor.swizzle, seed=0)
+        stored(want, at, dense)
+        wanted.append(want.data)
+    fields = [[Map(t.data, t.map) for t in every], np.array(cases, np.int32), np.concatenate(images)]
+    machine.run(
+        "tma_store",
+        fields,
+        grid=len(cases),
+        smem_bytes=SMEM,
+        hidden=[t.data for t in every],
+        defines={"MAPS": len(every)},
+    )
+    for tensor, want, what in zip(every, wanted, cases, strict=True):
+        assert np.array_equal(tensor.data, want), (what, tensor.map)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+def test_reduce_add_adds_every_box_once(machine: Machine, dtype):
+    random = np.random.default_rng(3)
+    size = ELEMENT_BYTES[dtype]
+    every, cases, images, wanted, start = [], [], [], [], 0
+    for index, tensor in enumerate(tensors([dtype])):
+        numbers = random.integers(-8, 9, tensor.data.size // size)
+        tensor.data = encoded(numbers, dtype).view(np.uint8).copy()
+        total = numbers.astype(np.float64)
+        every.append(tensor)
+        for at in ([0] * tensor.rank, tensor.corners()[1], [0] * tensor.rank):  # twice at the same place
+            added = random.integers(-8, 9, math.prod(tensor.map.box))
+            dense = encoded(added, dtype).view(np.uint8)
+            cases.append(case(index, tensor, at, 0, dense.size, start, 1))
+            images.append(in_memory(dense, tensor.swizzle, 0))
+            start += dense.size
+            offset, exists = tensor.elements(at)
+            np.add.at(total, offset[exists] // size, added[exists])
+        wanted.append(encoded(total, dtype).view(np.uint8))
+    fields = [[Map(t.data, t.map) for t in every], np.array(cases, np.int32), np.concatenate(images)]
+    machine.run(
+        "tma_store",
+        fields,
+        grid=len(cases),
+        smem_bytes=SMEM,
+        hidden=[t.data for t in every],
+        defines={"MAPS": len(every)},
+    )
+    for tensor, want in zip(every, wanted, strict=True):
+        assert np.array_equal(tensor.data, want), tensor.map
+
+
+def test_multicast_fills_the_ctas_of_its_mask_and_completes_on_the_barrier_of_each(machine: Machine):
+    clusters, rows, columns = 3, 16, 32
+    tensor = np.random.default_rng(4).random((2 * clusters * rows, columns)).astype(np.float32)
+    box_bytes = 4 * rows * columns
+    tensor_map = TensorMap("fp32", (columns, len(tensor)), (4 * columns,), (columns, rows), 128)
+    found = np.zeros((clusters, 2, 2, box_bytes), np.uint8)  # cluster, CTA, box
+    machine.run(
+        "tma_multicast",
+        [Map(tensor, tensor_map), box_bytes, rows, found],
+        grid=2 * clusters,
+        smem_bytes=SMEM,
+        cluster=2,
+        hidden=[tensor],
+    )
+    boxes = tensor.reshape(clusters, 2, rows * columns).view(np.uint8)
+    for cluster in range(clusters):
+        shared, own = (in_memory(box, 128, TILES) for box in boxes[cluster])
+        assert np.array_equal(found[cluster, 0, 0], shared) and np.array_equal(found[cluster, 1, 0], shared)
+        assert np.array_equal(found[cluster, 1, 1], own) and not found[cluster, 0, 1].any()

@@ -1,0 +1,1 @@
+"""Mutants: kernels with one synchronisation taken away or weakened, which the emulator has to object to."""
