@@ -12,6 +12,7 @@ struct Params {
   const unsigned char* in;
   unsigned char* out;
   float* sums;
+  uint32_t* seen;  // per CTA: the first word of `out` once the copy is complete
   int32_t bytes;
 };
 
@@ -28,6 +29,7 @@ extern "C" __global__ void bulk(const __grid_constant__ Params p) {
     ptx::bulk_reduce_add(p.sums, data, p.bytes);
     ptx::bulk_commit();
     ptx::bulk_wait<1>();
+    p.seen[blockIdx.x] = *reinterpret_cast<const volatile uint32_t*>(p.out + blockIdx.x * p.bytes);
     ptx::bulk_wait_read<0>();
   }
 }

@@ -18,14 +18,13 @@ ARCH = "sm_90a"
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of an array in global memory; the array is another field of the same launch."""
+    """A tensor map of an array in global memory."""
 
     array: np.ndarray
     tensor_map: TensorMap
 
 
-Field = np.ndarray | int | Map | Sequence[Map]
-
+Field = np.ndarray | int | Map | list[Map]
 
 _NO_DEFINES: Mapping[str, object] = {}
 
@@ -51,15 +50,13 @@ class Machine(ABC):
         threads: int = 128,
         smem_bytes: int = 0,
         cluster: int = 1,
-        hidden: Sequence[np.ndarray] = (),
         defines: Mapping[str, object] = _NO_DEFINES,
     ) -> None:
-        """Run <name>.cu; arrays among the fields, and those that only maps name, are changed in place.
-
-        `hidden` are arrays that no pointer field names. Arrays are contiguous and of a 16-byte multiple.
-        """
-        arrays = [*hidden, *(field for field in fields if isinstance(field, np.ndarray))]
-        self._run(source(name, threads, smem_bytes, defines), fields, arrays, grid, cluster)
+        """Run <name>.cu; arrays, contiguous ones, are changed in place."""
+        named = [x for field in fields for x in (field if isinstance(field, list) else [field])]
+        arrays = [x.array if isinstance(x, Map) else x for x in named if not isinstance(x, int)]
+        unique = [*{id(array): array for array in arrays}.values()]
+        self._run(source(name, threads, smem_bytes, defines), fields, unique, grid, cluster)
 
     @abstractmethod
     def compile(self, source: Source) -> None:

@@ -10,8 +10,6 @@ from machine import source
 from fagen.compile.nvrtc import compile_source
 
 DEFINES = {
-    "tma_load": {"MAPS": 20},
-    "tma_store": {"MAPS": 40},
     "wgmma": {"FORMS": (1 << 20) - 1, "MAX_N": 24},
     "pipeline": {"WITHOUT": 0},
 }

@@ -59,7 +59,6 @@ def test_the_emulator_refuses(fault):
                 fields,
                 grid=1,
                 smem_bytes=8192 + 1024,
-                hidden=[tensor],
                 defines={"FAULTS": entries},
             )
         text = str(caught.value)

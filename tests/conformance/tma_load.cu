@@ -8,6 +8,8 @@
 
 using namespace fagen;
 
+constexpr int kMaps = 40;
+
 struct Case {
   int32_t map, rank, at[5];
   int32_t smem;   // where the box lands, from the start of the tile area
@@ -16,7 +18,7 @@ struct Case {
 };
 
 struct Params {
-  ptx::TensorMap maps[MAPS];
+  ptx::TensorMap maps[kMaps];
   const Case* cases;
   unsigned char* out;
 };

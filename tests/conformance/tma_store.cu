@@ -6,6 +6,8 @@
 
 using namespace fagen;
 
+constexpr int kMaps = 40;
+
 struct Case {
   int32_t map, rank, at[5];
   int32_t smem;   // where the box lies, from the start of the tile area
@@ -15,7 +17,7 @@ struct Case {
 };
 
 struct Params {
-  ptx::TensorMap maps[MAPS];
+  ptx::TensorMap maps[kMaps];
   const Case* cases;
   const unsigned char* in;
 };

@@ -4,7 +4,6 @@ import pytest
 
 from fagen.compile.cache import Cache
 from fagen.compile.headers import EMULATED
-from fagen.compile.headers import EMULATED
 from fagen.compile.nvrtc import compile_source
 from fagen.emit.render import render
 from fagen.emit.source import Source

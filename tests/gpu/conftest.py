@@ -22,7 +22,7 @@ from fagen.ops.checks import torch_dtype
 from fagen.ops.forward import AttentionOp
 from fagen.paths import SPECS
 
-GUARD = 2**20  # bytes on either side of an output
+GUARD = {"cuda": 2**20, "cpu": 2**12}  # bytes on either side of an output; the emulator checks addresses, too
 POISON = 0xFF  # as a byte pattern a NaN in every element type
 SCORES_AT_ONCE = 2**26  # of the reference
 
@@ -131,21 +131,22 @@ class Cases:
 @contextmanager
 def guarded_memory() -> Iterator[None]:
     """The two outputs that an op takes from torch hold NaN, between guards that must keep their bytes."""
-    buffers: list[tuple[Tensor, int]] = []
+    buffers: list[tuple[Tensor, int, int]] = []
 
     def new_empty(like: Tensor, sizes: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
         dtype = dtype or like.dtype
-        size = math.prod(sizes) * dtype.itemsize
-        buffer = torch.full((size + 2 * GUARD,), POISON, dtype=torch.uint8, device=like.device)
-        buffers.append((buffer, size))
-        return buffer[GUARD : GUARD + size].view(dtype).view(sizes)
+        first = GUARD[like.device.type]
+        end = first + math.prod(sizes) * dtype.itemsize
+        buffer = torch.full((end + first,), POISON, dtype=torch.uint8, device=like.device)
+        buffers.append((buffer, first, end))
+        return buffer[first:end].view(dtype).view(sizes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tensor, "new_empty", new_empty)
         yield
     assert len(buffers) == 2, "out and LSE"
-    for buffer, size in buffers:
-        assert torch.all(buffer[:GUARD] == POISON) and torch.all(buffer[GUARD + size :] == POISON)
+    for buffer, first, end in buffers:
+        assert torch.all(buffer[:first] == POISON) and torch.all(buffer[end:] == POISON)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -141,7 +141,8 @@ struct Thread {
   const char* waits_for = nullptr;  // for reports: what, and if it is an mbarrier, which and how
   uint32_t wait_address = 0, wait_parity = 0, wait_phase = 0;
   AsyncQueue copies{"cp.async"};
-  AsyncQueue bulk{"cp.async.bulk group"};
+  AsyncQueue bulk{"cp.async.bulk group"};  // reads of shared memory,
+  AsyncQueue bulk_writes{""};              // and what becomes of them in global memory, one for one
   uint32_t wgmmas = 0;              // that own registers of it
   bool arrived_at_cluster = false;  // at its barrier, without having waited
   uint64_t cluster_generation = 0;

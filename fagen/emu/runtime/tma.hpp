@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 
 #include "async.hpp"
 #include "atomic_add.hpp"
@@ -38,201 +39,159 @@ inline constexpr TensorType kTensorTypes[] = {// e4m3, e5m2, fp16, bf16, fp32
                                               {2, AddKind::bf16},
                                               {4, AddKind::f32}};
 
-struct TensorMapView {
-  TensorMapBytes map;
+// What one instruction moves: bytes that are dense in shared memory but for the swizzle, in pieces in global
+// memory. Bytes in no piece lie outside the tensor.
+struct Box {
+  struct Piece {
+    uint32_t offset;  // in the dense box
+    unsigned char* global;
+    uint32_t bytes;
+  };
+  uint32_t bytes;
+  uint32_t align;    // of its place in shared memory
+  uint32_t swizzle;  // as in TensorMapBytes
+  AddKind add;       // how numbers are added, if they are
+  std::vector<Piece> pieces;
 
-  TensorMapView(Thread& thread, const void* bytes) {
-    if (reinterpret_cast<uintptr_t>(bytes) % 64)
-      fail(Kind::misaligned, thread, "a tensor map starts at a multiple of 64 bytes");
-    memcpy(&map, bytes, sizeof map);
-    if (map.mark != TensorMapBytes::kMark) fail(Kind::async, thread, "these bytes are not a tensor map");
-  }
-  TensorMapView(Thread& thread, const void* bytes, uint32_t rank) : TensorMapView(thread, bytes) {
-    if (map.rank != rank)
-      fail(Kind::async, thread,
-           message("a tensor map of rank %u is used with %u coordinates", map.rank, rank));
-  }
-
-  const TensorType& type() const { return kTensorTypes[map.type]; }
-  uint32_t row_bytes() const { return map.box[0] * type().bytes; }
-  uint32_t box_bytes() const {
-    uint32_t bytes = row_bytes();
-    for (int i = 1; i < 5; ++i) bytes *= map.box[i];
-    return bytes;
-  }
-
-  // Where the byte `offset` of the dense box lies: the swizzle is one of the address itself.
+  // Where the byte `offset` lies: the swizzle is one of the address itself.
   uint32_t place(uint32_t smem, uint32_t offset) const {
     uint32_t address = smem + offset;
-    return address ^ ((address >> 7 & ((1u << map.swizzle) - 1)) << 4);
-  }
-
-  // Calls f(offset in the box, global address, bytes) for every part of a row that lies inside the tensor.
-  template <class F>
-  void inside(const int32_t (&at)[5], F f) const {
-    int64_t first = std::max<int64_t>(at[0], 0);
-    int64_t last = std::min<int64_t>(int64_t{at[0]} + map.box[0], static_cast<int64_t>(map.dims[0]));
-    if (first >= last) return;
-    uint32_t i[5] = {};
-    for (uint32_t row = 0;; ++row) {
-      uint64_t address = map.address + first * type().bytes;
-      bool exists = true;
-      for (int d = 1; d < 5; ++d) {
-        int64_t c = int64_t{at[d]} + i[d];
-        exists &= c >= 0 && c < static_cast<int64_t>(map.dims[d]);
-        address += c * map.strides[d - 1];
-      }
-      if (exists)
-        f(row * row_bytes() + static_cast<uint32_t>(first - at[0]) * type().bytes, address,
-          static_cast<uint32_t>(last - first) * type().bytes);
-      int d = 1;
-      while (d < 5 && ++i[d] == map.box[d]) i[d++] = 0;
-      if (d == 5) return;
-    }
+    return address ^ ((address >> 7 & ((1u << swizzle) - 1)) << 4);
   }
 };
 
-// Global bytes on their way to shared memory of one CTA or several, then to an mbarrier in each.
+inline TensorMapBytes read_map(Thread& thread, const void* bytes) {
+  if (reinterpret_cast<uintptr_t>(bytes) % 64)
+    fail(Kind::misaligned, thread, "a tensor map does not start at a multiple of 64 bytes");
+  TensorMapBytes map;
+  memcpy(&map, bytes, sizeof map);
+  if (map.mark != TensorMapBytes::kMark) fail(Kind::async, thread, "these bytes are not a tensor map");
+  return map;
+}
+
+// The box whose first element is `at`. It need not lie inside the tensor.
+inline Box tensor_box(Thread& thread, const void* map_bytes, uint32_t rank, const int32_t (&at)[5],
+                      bool write) {
+  TensorMapBytes map = read_map(thread, map_bytes);
+  if (map.rank != rank)
+    fail(Kind::async, thread, message("a tensor map of rank %u is used with %u coordinates", map.rank, rank));
+  const TensorType& type = kTensorTypes[map.type];
+  uint32_t row_bytes = map.box[0] * type.bytes, rows = map.box[1] * map.box[2] * map.box[3] * map.box[4];
+  Box box{row_bytes * rows, 128, map.swizzle, type.add, {}};
+  int64_t first = std::max<int64_t>(at[0], 0);
+  int64_t last = std::min<int64_t>(int64_t{at[0]} + map.box[0], static_cast<int64_t>(map.dims[0]));
+  for (uint32_t row = 0; row < rows && first < last; ++row) {
+    uint64_t address = map.address + first * type.bytes;
+    bool exists = true;
+    for (uint32_t d = 1, rest = row; d < 5; rest /= map.box[d++]) {
+      int64_t c = int64_t{at[d]} + rest % map.box[d];
+      exists &= c >= 0 && c < static_cast<int64_t>(map.dims[d]);
+      address += c * map.strides[d - 1];
+    }
+    if (!exists) continue;
+    auto bytes = static_cast<uint32_t>(last - first) * type.bytes;
+    auto* global = reinterpret_cast<unsigned char*>(address);
+    global_check(thread, global, bytes, 1, write);
+    box.pieces.push_back(
+        {row * row_bytes + static_cast<uint32_t>(first - at[0]) * type.bytes, global, bytes});
+  }
+  return box;
+}
+
+inline Box plain_box(Thread& thread, const void* global, uint32_t bytes, bool write) {
+  if (bytes % 16)
+    fail(Kind::misaligned, thread, message("a bulk copy has %u bytes, not a multiple of 16", bytes));
+  global_check(thread, global, bytes, 16, write);
+  auto* start = static_cast<unsigned char*>(const_cast<void*>(global));
+  return {bytes, 16, 0, AddKind::f32_flushed, {{0, start, bytes}}};
+}
+
+// A box on its way to shared memory of one CTA or several, then to an mbarrier in each.
 struct BulkLoad : AsyncOp {
   struct Target {
     uint32_t smem, address;  // of the barrier
     Mbarrier* barrier;
   };
+  Box box;
   std::vector<Target> targets;
 
-  explicit BulkLoad(Thread& thread) : AsyncOp(thread) {}
+  BulkLoad(Thread& thread, Box box) : AsyncOp(thread), box(std::move(box)) {}
 
-  void add_target(uint32_t smem, uint32_t barrier_address, uint32_t bytes, uint32_t align) {
+  void add_target(uint32_t smem, uint32_t barrier_address) {
     Mbarrier& barrier = mbarrier_for_async(issuer, barrier_address);
-    shared_check_write(by(issuer, barrier.component, barrier.time(), Proxy::async), smem, bytes, align);
+    shared_check_write(by(issuer, barrier.component, barrier.time(), Proxy::async), smem, box.bytes,
+                       box.align);
     barrier.copied = barrier.time();
     barrier.copier = &issuer;
     barrier.copy_site = site;
     targets.push_back({smem, barrier_address, &barrier});
   }
-};
-
-struct TensorLoad : BulkLoad {
-  TensorMapView view;
-  int32_t at[5];
-
-  TensorLoad(Thread& thread, const TensorMapView& view, const int32_t (&at)[5])
-      : BulkLoad(thread), view(view) {
-    memcpy(this->at, at, sizeof at);
-    view.inside(at, [&](uint32_t, uint64_t address, uint32_t bytes) {
-      global_check(thread, reinterpret_cast<void*>(address), bytes, 1, false);
-    });
-  }
 
   void land() override {
-    std::vector<unsigned char> box(view.box_bytes());
-    view.inside(at, [&](uint32_t offset, uint64_t address, uint32_t bytes) {
-      memcpy(box.data() + offset, reinterpret_cast<void*>(address), bytes);
-    });
+    std::vector<unsigned char> dense(box.bytes);
+    for (const Box::Piece& piece : box.pieces) memcpy(&dense[piece.offset], piece.global, piece.bytes);
     for (Target& target : targets) {
-      for (uint32_t offset = 0; offset < box.size(); offset += 16)
-        shared_land(issuer, view.place(target.smem, offset), box.data() + offset, 16);
-      complete_tx(issuer, *target.barrier, target.address, view.box_bytes());
+      for (uint32_t offset = 0; offset < box.bytes; offset += 16)
+        shared_land(issuer, box.place(target.smem, offset), &dense[offset], 16);
+      complete_tx(issuer, *target.barrier, target.address, box.bytes);
     }
   }
 };
 
-struct PlainLoad : BulkLoad {
-  const void* global;
-  uint32_t bytes;
-
-  PlainLoad(Thread& thread, const void* global, uint32_t bytes)
-      : BulkLoad(thread), global(global), bytes(bytes) {
-    global_check(thread, global, bytes, 16, false);
-  }
-
-  void land() override {
-    for (Target& target : targets) {
-      shared_land(issuer, target.smem, global, bytes);
-      complete_tx(issuer, *target.barrier, target.address, bytes);
-    }
-  }
-};
-
-// Shared bytes on their way to global memory, as part of a bulk group.
-struct BulkStore : AsyncOp {
-  uint32_t smem, bytes;
-
-  BulkStore(Thread& thread, uint32_t smem, uint32_t bytes, uint32_t align)
-      : AsyncOp(thread), smem(smem), bytes(bytes) {
-    uint32_t component = component_of(thread.bulk, thread);
-    shared_check_read(by(thread, component, thread.bulk.next(), Proxy::async), smem, bytes, align);
-  }
-};
-
-struct TensorStore : BulkStore {
-  TensorMapView view;
-  int32_t at[5];
+// A box on its way to global memory: its source is read, and some time later its bytes are written.
+struct Parcel {
+  Box box;
+  uint32_t smem;
   bool add;
+  std::vector<unsigned char> dense;
+};
 
-  TensorStore(Thread& thread, const TensorMapView& view, const int32_t (&at)[5], uint32_t smem, bool add)
-      : BulkStore(thread, smem, view.box_bytes(), 128), view(view), add(add) {
-    memcpy(this->at, at, sizeof at);
-    for (uint32_t d = 0; d < view.map.rank; ++d)
-      if (at[d] < 0)
-        fail(Kind::out_of_bounds, thread, message("coordinate %u of a TMA store is %d", d, at[d]));
-    if (add && view.type().add == AddKind::none)
-      fail(Kind::async, thread, "a tensor of 8-bit elements cannot be added to");
-    view.inside(at, [&](uint32_t, uint64_t address, uint32_t bytes) {
-      global_check(thread, reinterpret_cast<void*>(address), bytes, 1, true);
-    });
-  }
+struct BulkRead : AsyncOp {
+  std::shared_ptr<Parcel> parcel;
+
+  BulkRead(Thread& thread, std::shared_ptr<Parcel> parcel) : AsyncOp(thread), parcel(std::move(parcel)) {}
 
   void land() override {
-    std::vector<unsigned char> box(bytes);
-    for (uint32_t offset = 0; offset < bytes; offset += 16)
-      shared_fetch(issuer, site, view.place(smem, offset), box.data() + offset, 16);
-    view.inside(at, [&](uint32_t offset, uint64_t address, uint32_t count) {
-      void* to = reinterpret_cast<void*>(address);
-      if (add)
-        atomic_add(view.type().add, to, box.data() + offset, count);
+    const Box& box = parcel->box;
+    parcel->dense.resize(box.bytes);
+    for (uint32_t offset = 0; offset < box.bytes; offset += 16)
+      shared_fetch(issuer, site, box.place(parcel->smem, offset), &parcel->dense[offset], 16);
+  }
+};
+
+struct BulkWrite : AsyncOp {
+  std::shared_ptr<Parcel> parcel;
+
+  BulkWrite(Thread& thread, std::shared_ptr<Parcel> parcel) : AsyncOp(thread), parcel(std::move(parcel)) {}
+
+  void land() override {
+    issuer.bulk.land_through(time);  // the read
+    for (const Box::Piece& piece : parcel->box.pieces)
+      if (parcel->add)
+        atomic_add(parcel->box.add, piece.global, &parcel->dense[piece.offset], piece.bytes);
       else
-        memcpy(to, box.data() + offset, count);
-    });
+        memcpy(piece.global, &parcel->dense[piece.offset], piece.bytes);
   }
 };
 
-struct PlainStore : BulkStore {
-  void* global;
-  bool add;  // fp32
-
-  PlainStore(Thread& thread, void* global, uint32_t smem, uint32_t bytes, bool add)
-      : BulkStore(thread, smem, bytes, 16), global(global), add(add) {
-    global_check(thread, global, bytes, 16, true);
-  }
-
-  void land() override {
-    std::vector<unsigned char> data(bytes);
-    shared_fetch(issuer, site, smem, data.data(), bytes);
-    if (add)
-      atomic_add(AddKind::f32_flushed, global, data.data(), bytes);
-    else
-      memcpy(global, data.data(), bytes);
-  }
-};
-
-inline void check_bulk_bytes(Thread& thread, uint32_t bytes) {
-  if (bytes % 16)
-    fail(Kind::misaligned, thread, message("a bulk copy has %u bytes, not a multiple of 16", bytes));
+inline void issue_store(Thread& thread, Box box, uint32_t smem, bool add) {
+  if (add && box.add == AddKind::none)
+    fail(Kind::async, thread, "a tensor of 8-bit elements cannot be added to");
+  Access access = by(thread, component_of(thread.bulk, thread), thread.bulk.next(), Proxy::async);
+  shared_check_read(access, smem, box.bytes, box.align);
+  auto parcel = std::make_shared<Parcel>(Parcel{std::move(box), smem, add, {}});
+  thread.bulk.issue(std::make_unique<BulkRead>(thread, parcel));
+  thread.bulk_writes.issue(std::make_unique<BulkWrite>(thread, parcel));
 }
 
-FAGEN_EMU_ENTRY void tma_prefetch_map(const void* map) {
-  Thread& thread = FAGEN_EMU_ENTER();
-  TensorMapView(thread, map);
-}
+FAGEN_EMU_ENTRY void tma_prefetch_map(const void* map) { read_map(FAGEN_EMU_ENTER(), map); }
 
 FAGEN_EMU_ENTRY void tma_load(uint32_t smem, const void* map, uint32_t barrier, uint32_t rank,
                               const int32_t (&at)[5]) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
-  TensorMapView view(thread, map, rank);
-  auto op = std::make_unique<TensorLoad>(thread, view, at);
-  op->add_target(smem, barrier, view.box_bytes(), 128);
+  auto op = std::make_unique<BulkLoad>(thread, tensor_box(thread, map, rank, at, false));
+  op->add_target(smem, barrier);
   issue(std::move(op));
 }
 
@@ -240,14 +199,12 @@ FAGEN_EMU_ENTRY void tma_load_multicast(uint32_t smem, const void* map, uint32_t
                                         uint32_t rank, const int32_t (&at)[5]) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
-  TensorMapView view(thread, map, rank);
-  auto op = std::make_unique<TensorLoad>(thread, view, at);
-  if (ctas == 0 || ctas >> thread.cta->cluster->ctas.size())
-    fail(Kind::async, thread,
-         message("multicast to CTAs 0x%x of a cluster of %zu", ctas, thread.cta->cluster->ctas.size()));
+  auto op = std::make_unique<BulkLoad>(thread, tensor_box(thread, map, rank, at, false));
+  size_t size = thread.cta->cluster->ctas.size();
+  if (ctas == 0 || ctas >> size)
+    fail(Kind::async, thread, message("multicast to CTAs 0x%x of a cluster of %zu", ctas, size));
   for (uint32_t cta = 0; ctas >> cta; ++cta)
-    if (ctas >> cta & 1)
-      op->add_target(map_shared(smem, cta), map_shared(barrier, cta), view.box_bytes(), 128);
+    if (ctas >> cta & 1) op->add_target(map_shared(smem, cta), map_shared(barrier, cta));
   issue(std::move(op));
 }
 
@@ -255,32 +212,37 @@ FAGEN_EMU_ENTRY void tma_store(const void* map, uint32_t smem, bool add, uint32_
                                const int32_t (&at)[5]) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
-  thread.bulk.issue(std::make_unique<TensorStore>(thread, TensorMapView(thread, map, rank), at, smem, add));
+  for (uint32_t d = 0; d < rank; ++d)
+    if (at[d] < 0) fail(Kind::out_of_bounds, thread, message("coordinate %u of a TMA store is %d", d, at[d]));
+  issue_store(thread, tensor_box(thread, map, rank, at, true), smem, add);
 }
 
 FAGEN_EMU_ENTRY void bulk_load(uint32_t smem, const void* global, uint32_t bytes, uint32_t barrier) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
-  check_bulk_bytes(thread, bytes);
-  auto op = std::make_unique<PlainLoad>(thread, global, bytes);
-  op->add_target(smem, barrier, bytes, 16);
+  auto op = std::make_unique<BulkLoad>(thread, plain_box(thread, global, bytes, false));
+  op->add_target(smem, barrier);
   issue(std::move(op));
 }
 
 FAGEN_EMU_ENTRY void bulk_store(void* global, uint32_t smem, uint32_t bytes, bool add) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
-  check_bulk_bytes(thread, bytes);
-  thread.bulk.issue(std::make_unique<PlainStore>(thread, global, smem, bytes, add));
+  issue_store(thread, plain_box(thread, global, bytes, true), smem, add);
 }
 
-FAGEN_EMU_ENTRY void bulk_commit() { FAGEN_EMU_ENTER().bulk.commit(); }
+FAGEN_EMU_ENTRY void bulk_commit() {
+  Thread& thread = FAGEN_EMU_ENTER();
+  thread.bulk.commit();
+  thread.bulk_writes.commit();
+}
 
-// Waits for reads and writes alike: wait_group.read is not told apart, since global memory has no shadow.
-FAGEN_EMU_ENTRY void bulk_wait(uint32_t pending) {
+// `written`: the groups have reached global memory; else they have been read.
+FAGEN_EMU_ENTRY void bulk_wait(uint32_t pending, bool written) {
   Thread& thread = FAGEN_EMU_ENTER();
   preempt();
   thread.bulk.wait(thread, pending);
+  if (written) thread.bulk_writes.wait(thread, pending);
 }
 
 }  // namespace fagen::emu

@@ -36,12 +36,11 @@ def calls(text: str) -> Iterator[Call]:
         word = _BEFORE.search(text, max(0, found.start() - 40), found.start())
         if word and word[1] not in _NO_TYPE:
             continue
-        end = _closing(text, found.end() - 1) + 1
-        arguments = _cut(text[found.end() : end - 1])
+        end = _closing(text, found.end() - 1)
         yield Call(
             found["name"],
             found["template"] or "",
-            arguments,
+            _cut(text[found.end() : end - 1]),
             found.start(),
             end,
             text[found.start() : end],
@@ -53,8 +52,9 @@ def _depth(text: str) -> int:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis that opens at `start` is closed."""
-    return next(end for end in range(start, len(text)) if text[end] == ")" and not _depth(text[start : end + 1]))
+    """The end of what is in the parentheses that open at `start`, and of them."""
+    ends = (found.end() for found in re.compile(r"\)").finditer(text, start))
+    return next(end for end in ends if not _depth(text[start:end]))
 
 
 def _cut(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ _ONCE = re.compile(r"^#pragma once$", re.MULTILINE)
 
 
 def split(text: str) -> dict[str, str]:
-    """The files of a printed kernel by name, itself as KERNEL; without the ptx layer and what that includes."""
+    """The files of a printed kernel by name, itself as KERNEL, without the ptx layer and all below it."""
     own = dict(headers.closure(text).own)
     layer = "".join(f'#include "{name}"\n' for name in own if name.startswith(LAYER))
     below = dict(headers.closure(layer).own)

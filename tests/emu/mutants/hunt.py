@@ -1,4 +1,4 @@
-"""Hunts mutants: runs each on the cases that have it, under one seed after another, until something objects."""
+"""Hunts mutants: runs each on the cases that have it, seed after seed, until something objects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,8 @@ class Kill:
 
     case: str
     seed: int
-    said: str  # first lines of the emulator's error, or which result is wrong
-
-    @property
-    def kind(self) -> str:
-        """"race", "deadlock", ..., or "wrong result"."""
-        return self.said.partition(" in the emulator")[0].rpartition(": ")[2] if " in the emulator" in self.said else "wrong result"
+    kind: str  # of the emulator's error, or "wrong result"
+    said: str
 
 
 @cache
@@ -50,7 +46,9 @@ def hunt(site: Site, seeds: Iterable[int] = SEEDS) -> Kill | None:
         for seed in seeds:
             try:
                 if fault := case.fault(loaded, seed):
-                    return Kill(name, seed, fault)
+                    return Kill(name, seed, "wrong result", fault)
             except EmulatorError as error:
-                return Kill(name, seed, str(error))
+                said = str(error)
+                kind = said.partition(" in the emulator")[0].rpartition(": ")[2]
+                return Kill(name, seed, kind, said)
     return None

@@ -1,7 +1,7 @@
 """How a synchronisation is taken away or weakened: one table of patterns, for any kernel and header.
 
-What synchronises is known by its name: a call of the ptx or pipe layer that has one of VERBS among the words of its
-name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`), __syncthreads and __syncwarp.
+What synchronises is known by its name: __syncthreads and __syncwarp, and any function that has one of VERBS
+among the words of its name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ VERBS = frozenset(
     ("wait", "arrive", "fence", "commit", "sync", "init", "inval", "expect", "advance", "acquire", "release")
 )
 CUDA = ("__syncthreads", "__syncwarp")
+
+_ASKS = re.compile(r"(?:!|&&|\|\||\bif \(|\bwhile \(|\breturn|=)\s*$")  # before a call whose answer is used
 
 
 class Edit(NamedTuple):
@@ -42,7 +44,7 @@ def edits(text: str) -> Iterator[Edit]:
             yield Edit(what, found.start(), *found.span(), found.expand(by))
 
 
-# Phases, stages and distances that no call expresses. Position{stage, parity} is where a side of a ring starts.
+# Phases, stages and distances that no call expresses. Position{stage, parity}: where a side of a ring starts.
 _OTHERS = tuple(
     (what, re.compile(pattern), by)
     for what, pattern, by in (
@@ -64,7 +66,7 @@ def _of_call(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
     def with_arguments(*arguments: str) -> str:
         return f"{call.code[: call.code.index('(')]}({', '.join(arguments)})"
 
-    asked = re.search(r"(?:!|&&|\|\||[( ]if \(|while \(|return|=)\s*$", text[max(0, call.start - 20) : call.start])
+    asked = _ASKS.search(text, max(0, call.start - 20), call.start)
     yield edit("delete", "true" if asked else "void()")
     if call.name == "__syncthreads":
         yield edit("only the warp", "__syncwarp()")
@@ -73,8 +75,9 @@ def _of_call(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
     if "copies" in words:
         yield edit("not after the copies", f"fagen::ptx::mbarrier_arrive({call.arguments[0]})")
     for one, other in (("full", "empty"), ("empty", "full")):
-        if re.search(rf"(?<![a-z]){one}(?![a-z])", call.code):
-            yield edit(f"{other} barrier", re.sub(rf"(?<![a-z]){one}(?![a-z])", other, call.code))
+        swapped = re.sub(rf"(?<![a-z]){one}(?![a-z])", other, call.code)
+        if swapped != call.code and _names(swapped) <= _names(text):
+            yield edit(f"{other} barrier", swapped)
     if "wait" in words and call.template:
         yield edit("one pending more", call.code.replace(call.template, f"<{call.template[1:-1]} + 1>"))
     match call.arguments:
@@ -93,11 +96,15 @@ def _of_call(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
                 yield edit("no waiting", call.code.replace("_sync", "_arrive"))
 
 
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
 def _moves(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
     """An arrival before the statement that it comes after; a wait after the one that it comes before."""
     lines = text.splitlines(keepends=True)
     at = text.count("\n", 0, call.start)
-    led = "".join(lines)[sum(map(len, lines[:at])) : call.start].strip()
+    led = text[text.rfind("\n", 0, call.start) + 1 : call.start].strip()
     if led and not led.startswith("if "):
         return
     own = code.statement(lines, at)

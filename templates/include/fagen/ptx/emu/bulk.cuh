@@ -23,12 +23,12 @@ __device__ __forceinline__ void bulk_commit() { emu::bulk_commit(); }
 
 template <int kPending>
 __device__ __forceinline__ void bulk_wait() {
-  emu::bulk_wait(kPending);
+  emu::bulk_wait(kPending, true);
 }
 
 template <int kPending>
 __device__ __forceinline__ void bulk_wait_read() {
-  emu::bulk_wait(kPending);
+  emu::bulk_wait(kPending, false);
 }
 
 }  // namespace fagen::ptx
