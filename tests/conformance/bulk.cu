@@ -1,5 +1,5 @@
-// Every CTA copies `bytes` bytes from `in` to shared memory, from there to `out`, and adds them, as floats, to
-// `sums`, which all CTAs share.
+// Every CTA copies `bytes` bytes from `in` to shared memory, from there to `out`, and adds them, as floats,
+// to `sums`, which all CTAs share.
 #include "fagen/ptx/bulk.cuh"
 #include "fagen/ptx/fence.cuh"
 #include "fagen/ptx/mbarrier.cuh"

@@ -30,12 +30,12 @@ __device__ void run(const Params& p, Load load, Store store, uint32_t (&r)[kCoun
   for (int i = 0; i < 4; ++i) p.stored[(32 * blockIdx.x + lane) * 4 + i] = words[i];
 }
 
-#define FORM(INDEX, COUNT, NAME)                                                                          \
-  if (blockIdx.x == INDEX) {                                                                              \
-    uint32_t r[COUNT];                                                                                    \
-    run(                                                                                                  \
-        p, [](uint32_t(&x)[COUNT], uint32_t smem) { ptx::ldmatrix_##NAME(x, smem); },                     \
-        [](uint32_t smem, const uint32_t(&x)[COUNT]) { ptx::stmatrix_##NAME(smem, x); }, r);              \
+#define FORM(INDEX, COUNT, NAME)                                                              \
+  if (blockIdx.x == INDEX) {                                                                  \
+    uint32_t r[COUNT];                                                                        \
+    run(                                                                                      \
+        p, [](uint32_t (&x)[COUNT], uint32_t smem) { ptx::ldmatrix_##NAME(x, smem); },        \
+        [](uint32_t smem, const uint32_t (&x)[COUNT]) { ptx::stmatrix_##NAME(smem, x); }, r); \
   }
 
 extern "C" __global__ void matrices(const __grid_constant__ Params p) {

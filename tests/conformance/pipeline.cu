@@ -1,7 +1,7 @@
-// A small warp-specialised GEMM, D = A B^T with A [TILES 64][64] and B [64][64] in fp16: a producer warp loads A's
-// tiles by TMA through a ring of two stages, a warpgroup multiplies them by wgmma with B, which it has written to
-// shared memory itself, and stores D as fp16 by TMA. WITHOUT is the step to
-// leave out (test_pipeline.py): a constant, or p.without.
+// A small warp-specialised GEMM, D = A B^T with A [TILES 64][64] and B [64][64] in fp16: a producer warp
+// loads A's tiles by TMA through a ring of two stages, a warpgroup multiplies them by wgmma with B, which it
+// has written to shared memory itself, and stores D as fp16 by TMA. WITHOUT is the step to leave out
+// (test_pipeline.py): a constant, or p.without.
 #include "fagen/base/grid.cuh"
 #include "fagen/ptx/bulk.cuh"
 #include "fagen/ptx/elect.cuh"
@@ -101,7 +101,8 @@ extern "C" __global__ void __launch_bounds__(160, 1) pipeline(const __grid_const
     if (!with(kArriveEmptyLate) && lane_id() == 0) ptx::mbarrier_arrive(empty + 8 * stage);
     if (with(kWait)) ptx::wgmma_wait<0>();
     ptx::pin(d);
-    if (with(kArriveEmpty) && with(kArriveEmptyLate) && lane_id() == 0) ptx::mbarrier_arrive(empty + 8 * stage);
+    if (with(kArriveEmpty) && with(kArriveEmptyLate) && lane_id() == 0)
+      ptx::mbarrier_arrive(empty + 8 * stage);
 
     if (tile > 0 && threadIdx.x == 0 && with(kWaitRead)) ptx::bulk_wait_read<0>();
     if (with(kSyncRead)) ptx::named_barrier_sync(1, 128);

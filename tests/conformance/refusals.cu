@@ -26,7 +26,9 @@ struct Fault {
   uint32_t barrier = ptx::dynamic_shared(), tile = barrier + 1024;
   bool first = threadIdx.x == 0;
 
-  uint64_t operand(uint32_t offset) const { return smem::descriptor(tile + offset, 0, 256, smem::Swizzle::k32); }
+  uint64_t operand(uint32_t offset) const {
+    return smem::descriptor(tile + offset, 0, 256, smem::Swizzle::k32);
+  }
 
   // Zeros in the first 4 KiB of the tile, visible to the async proxy.
   void fill() const {
@@ -53,6 +55,10 @@ FAULT(no_tensor_map) {
   ptx::TensorMap map{};
   f.init();
   if (f.first) ptx::tma_load(f.tile, map, f.barrier, 0, 0);
+}
+FAULT(coordinate_not_at_16_bytes) {
+  f.init();
+  if (f.first) ptx::tma_load(f.tile, f.p.map, f.barrier, 8, 0);
 }
 FAULT(box_not_at_128_bytes) {
   f.init();

@@ -7,7 +7,7 @@ from machine import Machine
 
 OUT = np.dtype(
     [
-        ("elected", np.uint32, 8),
+        ("elected", np.uint32, 12),
         ("through_named", np.uint32, 128),
         ("loaded", np.uint32, 4),
         ("rank", np.uint32),
@@ -20,7 +20,7 @@ OUT = np.dtype(
 def test_every_barrier_lets_through_what_was_written_before_it(machine: Machine):
     given = np.array([3, 1, 4, 1], np.uint32)
     out = np.zeros(4, OUT)
-    machine.run("barriers", [given, out], grid=4, threads=256, smem_bytes=8192, cluster=2)
+    machine.run("barriers", [given, out], grid=4, threads=384, smem_bytes=8192, cluster=2)
     assert out["elected"].all()
     assert (out["loaded"] == given).all()
     assert (out["rank"] == [0, 1, 0, 1]).all() and (out["remote_rank"] == [1, 0, 1, 0]).all()

@@ -35,7 +35,7 @@ extern "C" __global__ void tma_load(const __grid_constant__ Params p) {
   __syncthreads();
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive_expect_tx(barrier, c.bytes);
-    const int32_t(&x)[5] = c.at;
+    const int32_t (&x)[5] = c.at;
     if (c.rank == 1) ptx::tma_load(tile, map, barrier, x[0]);
     if (c.rank == 2) ptx::tma_load(tile, map, barrier, x[0], x[1]);
     if (c.rank == 3) ptx::tma_load(tile, map, barrier, x[0], x[1], x[2]);

@@ -1,5 +1,5 @@
-// In every cluster of two, CTA 0 loads one box into both, and CTA 1 another one into itself alone. CTA 0 loads
-// when CTA 1 has told it, across the cluster, that its barrier expects the bytes.
+// In every cluster of two, CTA 0 loads one box into both, and CTA 1 another one into itself alone. CTA 0
+// loads when CTA 1 has told it, across the cluster, that its barrier expects the bytes.
 #include "fagen/ptx/cluster.cuh"
 #include "fagen/ptx/fence.cuh"
 #include "fagen/ptx/global.cuh"

@@ -31,7 +31,7 @@ extern "C" __global__ void tma_store(const __grid_constant__ Params p) {
   ptx::fence_proxy_async();
   __syncthreads();
   if (threadIdx.x == 0) {
-    const int32_t(&x)[5] = c.at;
+    const int32_t (&x)[5] = c.at;
     if (c.add) {
       if (c.rank == 1) ptx::tma_reduce_add(map, tile, x[0]);
       if (c.rank == 2) ptx::tma_reduce_add(map, tile, x[0], x[1]);

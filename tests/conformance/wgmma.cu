@@ -1,5 +1,5 @@
-// Every CTA is one warpgroup with one case: operands as bytes in shared memory, or fragments of A; accumulators
-// before and after as they lie in the registers, [register][thread].
+// Every CTA is one warpgroup with one case: operands as bytes in shared memory, or fragments of A;
+// accumulators before and after as they lie in the registers, [register][thread].
 #include "fagen/ptx/fence.cuh"
 #include "fagen/ptx/global.cuh"
 #include "fagen/ptx/shared.cuh"
@@ -71,20 +71,28 @@ template <int kN, int kFirst, typename T>
 __device__ void forms_16(const Params& p, const Case& c, uint32_t smem) {
   constexpr int kForms = FORMS >> kFirst;
   int form = c.form - kFirst;
-  if constexpr (kForms & 1) if (form == 0) run<kN, T, T, false, Major::kK, Major::kK>(p, c, smem);
-  if constexpr (kForms & 2) if (form == 1) run<kN, T, T, false, Major::kK, Major::kMN>(p, c, smem);
-  if constexpr (kForms & 4) if (form == 2) run<kN, T, T, false, Major::kMN, Major::kK>(p, c, smem);
-  if constexpr (kForms & 8) if (form == 3) run<kN, T, T, false, Major::kMN, Major::kMN>(p, c, smem);
-  if constexpr (kForms & 16) if (form == 4) run<kN, T, T, true, Major::kK, Major::kK>(p, c, smem);
-  if constexpr (kForms & 32) if (form == 5) run<kN, T, T, true, Major::kK, Major::kMN>(p, c, smem);
+  if constexpr (kForms & 1)
+    if (form == 0) run<kN, T, T, false, Major::kK, Major::kK>(p, c, smem);
+  if constexpr (kForms & 2)
+    if (form == 1) run<kN, T, T, false, Major::kK, Major::kMN>(p, c, smem);
+  if constexpr (kForms & 4)
+    if (form == 2) run<kN, T, T, false, Major::kMN, Major::kK>(p, c, smem);
+  if constexpr (kForms & 8)
+    if (form == 3) run<kN, T, T, false, Major::kMN, Major::kMN>(p, c, smem);
+  if constexpr (kForms & 16)
+    if (form == 4) run<kN, T, T, true, Major::kK, Major::kK>(p, c, smem);
+  if constexpr (kForms & 32)
+    if (form == 5) run<kN, T, T, true, Major::kK, Major::kMN>(p, c, smem);
 }
 
 template <int kN, int kFirst, typename A, typename B>
 __device__ void forms_8(const Params& p, const Case& c, uint32_t smem) {
   constexpr int kForms = FORMS >> kFirst;
   int form = c.form - kFirst;
-  if constexpr (kForms & 1) if (form == 0) run<kN, A, B, false, Major::kK, Major::kK>(p, c, smem);
-  if constexpr (kForms & 2) if (form == 1) run<kN, A, B, true, Major::kK, Major::kK>(p, c, smem);
+  if constexpr (kForms & 1)
+    if (form == 0) run<kN, A, B, false, Major::kK, Major::kK>(p, c, smem);
+  if constexpr (kForms & 2)
+    if (form == 1) run<kN, A, B, true, Major::kK, Major::kK>(p, c, smem);
 }
 
 template <int kN>

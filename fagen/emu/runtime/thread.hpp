@@ -143,8 +143,8 @@ struct Thread {
   AsyncQueue copies{"cp.async"};
   AsyncQueue bulk{"cp.async.bulk group"};  // reads of shared memory,
   AsyncQueue bulk_writes{""};              // and what becomes of them in global memory, one for one
-  uint32_t wgmmas = 0;              // that own registers of it
-  bool arrived_at_cluster = false;  // at its barrier, without having waited
+  uint32_t wgmmas = 0;                     // that own registers of it
+  bool arrived_at_cluster = false;         // at its barrier, without having waited
   uint64_t cluster_generation = 0;
   Context context;
   const Stack* stack = nullptr;

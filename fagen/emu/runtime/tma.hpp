@@ -76,10 +76,17 @@ inline Box tensor_box(Thread& thread, const void* map_bytes, uint32_t rank, cons
   if (map.rank != rank)
     fail(Kind::async, thread, message("a tensor map of rank %u is used with %u coordinates", map.rank, rank));
   const TensorType& type = kTensorTypes[map.type];
+  // The PTX text does not say so; an H200 answers with "illegal instruction".
+  if (int64_t{at[0]} * type.bytes % 16)
+    fail(Kind::misaligned, thread,
+         message("coordinate 0 of a TMA box is %d, not a multiple of 16 bytes", at[0]));
   uint32_t row_bytes = map.box[0] * type.bytes, rows = map.box[1] * map.box[2] * map.box[3] * map.box[4];
   Box box{row_bytes * rows, 128, map.swizzle, type.add, {}};
   int64_t first = std::max<int64_t>(at[0], 0);
-  int64_t last = std::min<int64_t>(int64_t{at[0]} + map.box[0], static_cast<int64_t>(map.dims[0]));
+  // Reads end with the last element, writes with its 16 bytes (seen on an H200; the PTX text is silent).
+  auto end = static_cast<int64_t>(map.dims[0]);
+  if (write) end = (end * type.bytes + 15) / 16 * 16 / type.bytes;
+  int64_t last = std::min<int64_t>(int64_t{at[0]} + map.box[0], end);
   for (uint32_t row = 0; row < rows && first < last; ++row) {
     uint64_t address = map.address + first * type.bytes;
     bool exists = true;

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from . import code
-from .code import Call
+from . import cpp
+from .cpp import Call
 
 VERBS = frozenset(
     ("wait", "arrive", "fence", "commit", "sync", "init", "inval", "expect", "advance", "acquire", "release")
@@ -33,8 +33,8 @@ class Edit(NamedTuple):
 
 def edits(text: str) -> Iterator[Edit]:
     """Every mutation of `text`."""
-    bare = code.without_comments(text)
-    for call in code.calls(bare):
+    bare = cpp.without_comments(text)
+    for call in cpp.calls(bare):
         words = set(call.name.split("_"))
         if call.name in CUDA or (not call.name.startswith("__") and words & VERBS):
             yield from _of_call(bare, call, words)
@@ -107,10 +107,10 @@ def _moves(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
     led = text[text.rfind("\n", 0, call.start) + 1 : call.start].strip()
     if led and not led.startswith("if "):
         return
-    own = code.statement(lines, at)
-    if words & {"arrive", "commit"} and (before := code.statement_before(lines, at)):
+    own = cpp.statement(lines, at)
+    if words & {"arrive", "commit"} and (before := cpp.statement_before(lines, at)):
         what, first, second = "earlier", before, own
-    elif "wait" in words and (after := code.statement_after(lines, own[-1])):
+    elif "wait" in words and (after := cpp.statement_after(lines, own[-1])):
         what, first, second = "later", own, after
     else:
         return

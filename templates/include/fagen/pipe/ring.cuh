@@ -1,9 +1,8 @@
 // A ring of shared-memory stages between cp.async and the warps that use them. Every stage has two
-// mbarriers: `full` completes when all threads' copies into it have landed, `empty` when all warps are done
-// with it. No barrier for the whole CTA: warps drift apart by as many tiles as the ring has slack.
+// mbarriers: `full` completes when all threads' copies into it have landed, `empty` when all are done with
+// it. No barrier for the whole CTA: warps drift apart by as many tiles as the ring has slack.
 #pragma once
 
-#include "fagen/base/grid.cuh"
 #include "fagen/ptx/mbarrier.cuh"
 
 namespace fagen::pipe {
@@ -31,7 +30,7 @@ struct Ring {
 #pragma unroll
       for (int stage = 0; stage < kStages; ++stage) {
         ptx::mbarrier_init(full + 8 * stage, 32 * kWarps);
-        ptx::mbarrier_init(empty + 8 * stage, kWarps);
+        ptx::mbarrier_init(empty + 8 * stage, 32 * kWarps);
       }
     }
     __syncthreads();
@@ -51,10 +50,10 @@ struct Ring {
   __device__ __forceinline__ void wait_full(Position<kStages> at) const {
     ptx::mbarrier_wait(full + 8 * at.stage, at.parity);
   }
-  // The whole warp is done with the stage.
+  // This thread is done with the stage. One elected lane per warp would do, and is as fast; but checkers that
+  // follow threads, not warps, then take the other lanes' reads for races.
   __device__ __forceinline__ void arrive_empty(Position<kStages> at) const {
-    __syncwarp();
-    if (lane_id() == 0) ptx::mbarrier_arrive(empty + 8 * at.stage);
+    ptx::mbarrier_arrive(empty + 8 * at.stage);
   }
 };
 

@@ -1,5 +1,5 @@
-// mbarriers that also count bytes: a phase completes when all arrivals are in and as many bytes have come as were
-// expected (PTX ISA, "Tracking asynchronous operations by the mbarrier object"; sm_90).
+// mbarriers that also count bytes: a phase completes when all arrivals are in and as many bytes have come as
+// were expected (PTX ISA, "Tracking asynchronous operations by the mbarrier object"; sm_90).
 #pragma once
 
 #include "fagen/base/types.cuh"
@@ -18,7 +18,8 @@ __device__ __forceinline__ void mbarrier_expect_tx(uint32_t barrier, uint32_t by
 
 // The same, then one arrival.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 
 // `count` arrivals at once.
