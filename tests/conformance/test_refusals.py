@@ -13,7 +13,10 @@ from fagen.plan.tensor_map import TensorMap
 FAULTS = {  # kind of error, words of its message
     "another_rank": ("async", "rank 2 is used with 1 coordinates"),
     "no_tensor_map": ("async", "not a tensor map"),
-    "coordinate_not_at_16_bytes": ("misaligned", "coordinate 0 of a TMA box is 8, not a multiple of 16 bytes"),
+    "coordinate_not_at_16_bytes": (
+        "misaligned",
+        "coordinate 0 of a TMA box is 8, not a multiple of 16 bytes",
+    ),
     "box_not_at_128_bytes": ("misaligned", "128 bytes"),
     "box_beyond_shared_memory": ("out of bounds", "128 bytes at shared byte 9216"),
     "store_below_zero": ("out of bounds", "coordinate 0 of a TMA store is -16"),

@@ -131,11 +131,11 @@ CASES = {
         {"problem.head_dim": 16, "schedule": _tiles(32, 16, 2, 3, "shared")},
         (Shape(1, 40, 170, 2, 1), Shape(1, 70, 20, 1, 1)),
     ),
-    # The smallest ring, Q in registers, no mask, a last tile of 4 keys.
+    # The smallest ring, Q in registers, no mask, a last tile of 4 keys; no keys.
     "registers": Case(
         "a100_fa2",
         {"problem.head_dim": 16, "problem.mask": "none", "schedule": _tiles(32, 32, 2, 2, "registers")},
-        (Shape(1, 33, 100, 1, 1),),
+        (Shape(1, 33, 100, 1, 1), Shape(1, 33, 0, 1, 1)),
     ),
     # O over Q with panels of another width; the shipped head_dim.
     "panels": Case(
