@@ -44,7 +44,7 @@ def run_case(
     seed: int = 0,
     grid: int = 1,
     threads: int = THREADS,
-    **options: object,
+    **options: Any,
 ) -> np.ndarray:
     """The words that case `name` leaves in its output; it is given WORDS words, by default 0, 1, 2, ..."""
     given = np.arange(WORDS, dtype=np.uint32) if given is None else given
