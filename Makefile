@@ -10,14 +10,18 @@ BIN := $(VENV)/bin
 FAGEN := $(BIN)/fagen
 CUDA_FILES = $(shell find templates/include fagen/emu/runtime -name '*.cuh' -o -name '*.hpp' -o -name '*.h')
 
-.PHONY: demo test gpu-test gpu lint format check clean
+.PHONY: demo test support gpu-test gpu lint format check clean
 
 demo: $(VENV)/.installed ## build a spec and run it, on the GPU or where there is none in the emulator
 	$(FAGEN) build $(DEMO_SPEC)
 	$(FAGEN) run $(DEMO_SPEC)
 
 test: $(VENV)/.installed-test ## every test that needs no GPU
-	$(BIN)/python -m pytest -m "not gpu" -n 2
+	$(BIN)/python -m pytest -m "not gpu and not slow" -n 2
+
+support: $(VENV)/.installed-test ## every feature on every arch in the emulator; records it and prints the README's table
+	$(BIN)/python -m pytest -m "slow and not gpu" -n 2
+	$(FAGEN) support --into README.md
 
 gpu-test: $(VENV)/.installed-test ## the tests that need a GPU; records what runs for `fagen support`
 	$(BIN)/python -m pytest -m gpu

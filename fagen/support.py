@@ -1,12 +1,13 @@
 """What is supported where: every feature, on every architecture, for every family of kernels.
 
 Nothing here is a claim. Whether a feature is refused, and why, is what the spec's rules and the planner say
-to a spec that asks for it; that it compiles is checked by tests/cli/test_support.py; that it runs is
-written to support_results.json by tests/cli/test_support_gpu.py on a machine with a GPU.
+to a spec that asks for it; that it compiles is checked by tests/cli/test_support.py; that it runs, on
+hardware or in the emulator, is written to support_results.json by tests/cli/test_support_runs.py.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,9 +26,10 @@ from fagen.spec.model import Spec
 
 BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"  # around the table in the README
 RESULTS = Path(__file__).with_name("support_results.json")
+HARDWARE, EMULATOR = "hardware", "emulator"
 FAMILIES: tuple[str, ...] = get_args(Spec.model_fields["family"].annotation)
-
-
+Verdict = Literal["runs", "emulated", "compiles", "refused"]
+_RAN: tuple[tuple[Verdict, str], ...] = (("runs", HARDWARE), ("emulated", EMULATOR))  # the better one first
 SMALL = Shape(2, 200, 200, 4, 4)
 
 
@@ -69,7 +71,7 @@ class Cell:
     family: str
     feature: Feature
     arch: str
-    verdict: Literal["runs", "compiles", "refused"]
+    verdict: Verdict
     detail: str  # the device that it ran on, or why it is refused
 
 
@@ -99,21 +101,31 @@ def _plan(family: str, problem: str, arch: str) -> Plan:
 
 
 def read_results(path: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """By arch: `device`, the product that ran the tests, and `right`, by family the features that passed."""
+    """By arch and target (HARDWARE, EMULATOR): `device`, the product that ran the tests, and `right`, by
+    family the features that passed.
+    """
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def record(arch: str, device: str, outcomes: Mapping[tuple[str, str], bool], path: Path = RESULTS) -> None:
-    """Write down which (family, feature) came out right on a device, over what was known of its arch."""
-    results = read_results(path)
-    right: dict[str, set[str]] = {
-        f: set(names) for f, names in results.get(arch, {}).get("right", {}).items()
-    }
-    for (family, feature), passed in outcomes.items():
-        names = right.setdefault(family, set())
-        names.add(feature) if passed else names.discard(feature)
-    results[arch] = {"device": device, "right": {family: sorted(names) for family, names in right.items()}}
-    path.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+def record(
+    arch: str, target: str, device: str, outcomes: Mapping[tuple[str, str], bool], path: Path = RESULTS
+) -> None:
+    """Write down which (family, feature) came out right, over what was known of the arch on that target."""
+    path.touch()
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # test processes record side by side
+        results = json.loads(file.read() or "{}")
+        known = results.setdefault(arch, {}).get(target, {}).get("right", {})
+        right: dict[str, set[str]] = {family: set(names) for family, names in known.items()}
+        for (family, feature), passed in outcomes.items():
+            names = right.setdefault(family, set())
+            names.add(feature) if passed else names.discard(feature)
+        listed = {family: sorted(names) for family, names in right.items()}
+        results[arch][target] = {"device": device, "right": listed}
+        text = json.dumps(results, indent=2, sort_keys=True) + "\n"
+        file.seek(0)
+        file.truncate()
+        file.write(text)
 
 
 def markdown(cells: list[Cell]) -> str:
@@ -141,8 +153,10 @@ def _cell(family: str, feature: Feature, arch: str, results: Mapping[str, Any]) 
         )
     except PlanError as error:
         return Cell(family, feature, arch, "refused", str(error).splitlines()[0])
-    if feature.name in results.get("right", {}).get(family, ()):
-        return Cell(family, feature, arch, "runs", results["device"])
+    for verdict, target in _RAN:
+        ran = results.get(target, {})
+        if feature.name in ran.get("right", {}).get(family, ()):
+            return Cell(family, feature, arch, verdict, ran["device"])
     return Cell(family, feature, arch, "compiles", "")
 
 

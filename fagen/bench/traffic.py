@@ -26,6 +26,7 @@ from fagen.errors import FagenError, LaunchError
 from fagen.ops.load import load
 from fagen.paths import SPECS
 from fagen.plan import io
+from fagen.plan.formulas import formula
 from fagen.spec.load import load_spec
 
 SEQLENS = (4096, 16384)
@@ -126,7 +127,7 @@ def table(todo: Sequence[Case], measured: Sequence[Traffic]) -> Table:
         made.add_column(heading, justify="right", no_wrap=True)
     for case, traffic in zip(todo, measured, strict=True):
         at = io.setting(case.plan, case.shape)
-        hbm, l2 = (io.evaluate(io.formula("v2", "forward", level), at) for level in ("HBM", "L2"))
+        hbm, l2 = (io.evaluate(formula("v2", "forward", level), at) for level in ("HBM", "L2"))
         made.add_row(
             case.spec_name,
             case.spec.problem.mask,

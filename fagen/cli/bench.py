@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fagen.cli.console import table_console
-from fagen.cli.options import SpecsArgument
+from fagen.cli.options import SpecsArgument, in_a_directory
 from fagen.cli.progress import track
 from fagen.spec.load import load_spec
 
@@ -23,7 +23,13 @@ def bench_command(
     seqlens: Annotated[str, typer.Option(metavar="S,S,...", help="Sequence lengths.")] = "2048,8192",
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", dir_okay=False, help="Write medians, spread, versions there."),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            dir_okay=False,
+            callback=in_a_directory,
+            help="Write medians, spread, versions there.",
+        ),
     ] = None,
 ) -> None:
     """Time each spec's op, with and without a causal mask, beside PyTorch's flash and cuDNN attention.
@@ -31,8 +37,6 @@ def bench_command(
     16k tokens, hidden dimension 2048. A wrong result is not timed. Ctrl-C prints what is known by then.
     """
     lengths = parse_seqlens(seqlens)
-    if json_file and not json_file.parent.is_dir():
-        raise typer.BadParameter(f"{json_file}: there is no directory {json_file.parent}")
     loaded = [load_spec(path) for path in specs]
 
     from fagen.bench import compare, machine, report  # import torch, which most commands do without

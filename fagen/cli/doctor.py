@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,11 @@ from fagen.errors import CompileError, LaunchError
 from fagen.hw.arch import arch_of_capability
 from fagen.runtime import context
 
-GPU_DEVICE_FILE = Path("/dev/nvidiactl")
+GPU_DEVICE_FILE = Path("/dev/nvidiactl")  # NVIDIA's kernel module made it
+NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
+NOT_KEPT = "every process builds its kernels again"
+MEND_DRIVER = "install or update NVIDIA's driver; in a container, hand the GPU in (docker run --gpus all)"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Finding:
     """One thing about the machine."""
 
     subject: str
-    state: Literal["ok", "note", "warning", "trouble"]  # note: fine as it is; trouble: fagen will fail
+    state: Literal["ok", "note", "warning", "trouble"]  # note: fine as it is; trouble: some command will fail
     message: str
     mend: str = ""
 
@@ -38,9 +43,10 @@ def doctor_command() -> None:
     """Check GPU, driver, NVRTC, headers, cache and host compiler; exit code 1 on trouble."""
     findings = examine()
     for finding in findings:
-        typer.echo(f"{finding.state:<8} {finding.subject}: {finding.message}")
+        said = f"{finding.state:<8} {finding.subject}: {finding.message}"
+        typer.echo("\n         ".join(said.splitlines()))
         if finding.mend:
-            typer.echo(f"{'':<8} -> {finding.mend}")
+            typer.echo(f"         -> {finding.mend}")
     if any(finding.state == "trouble" for finding in findings):
         raise typer.Exit(1)
 
@@ -64,10 +70,13 @@ def _gpus() -> Iterator[Finding]:
     try:
         count = context.device_count()
     except LaunchError as error:
-        if GPU_DEVICE_FILE.exists():
-            yield Finding("GPU", "trouble", f"there is one, but {error}", "install or update NVIDIA's driver")
-        else:
+        if not GPU_DEVICE_FILE.exists():
             yield Finding("GPU", "note", f"{error}; plan, emit, build and the emulator work without one")
+        elif NO_DEVICE in str(error) and VISIBLE in os.environ:
+            hidden = f"{VISIBLE}={os.environ[VISIBLE]!r} leaves none of this machine's"
+            yield Finding("GPU", "note", f"{hidden}; plan, emit, build and the emulator work without one")
+        else:
+            yield Finding("GPU", "trouble", f"{GPU_DEVICE_FILE} is there, but {error}", MEND_DRIVER)
         return
     yield Finding("driver", "ok", f"supports CUDA {_dotted(context.driver_version())}")
     yield from map(_device, range(count))
@@ -89,7 +98,9 @@ def _torch() -> Finding:
     import torch
 
     if torch.cuda.is_available():
-        return Finding("PyTorch", "ok", f"sees {torch.cuda.device_count()} GPUs")
+        return Finding(
+            "PyTorch", "ok", f"made for CUDA {torch.version.cuda}, GPUs: {torch.cuda.device_count()}"
+        )
     if torch.version.cuda is None:
         return Finding("PyTorch", "trouble", "is a build without CUDA", "install a CUDA build of torch")
     return Finding(
@@ -132,13 +143,15 @@ def _cache() -> Finding:
     root = cache.default_root()
     mend = f"set {cache.ENV} to a directory that can be written"
     if root is None:
-        return Finding("kernel cache", "trouble", "HOME is not set", mend)
+        return Finding("kernel cache", "warning", f"HOME is not set; {NOT_KEPT}", mend)
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root) as file:
             file.write(b"\0")
     except OSError as error:
-        return Finding("kernel cache", "trouble", f"{root} cannot be written: {error.strerror}", mend)
+        return Finding(
+            "kernel cache", "warning", f"{root} cannot be written: {error.strerror}; {NOT_KEPT}", mend
+        )
     return Finding("kernel cache", "ok", str(root))
 
 
@@ -146,7 +159,7 @@ def _host_compiler() -> Finding:
     try:
         compiler = host.find_compiler()
     except CompileError as error:
-        return Finding("host compiler", "note", f"none for the emulator and torch.compile: {error}")
+        return Finding("host compiler", "warning", f"{error}\ntorch.compile needs one too")
     return Finding("host compiler", "ok", f"{' '.join(compiler.command)}, {compiler.version}")
 
 

@@ -36,6 +36,13 @@ def parse_shape(text: str | Shape) -> Shape:
     return shape
 
 
+def in_a_directory(path: Path | None) -> Path | None:
+    """Raises `typer.BadParameter` before the work whose results could not be written to `path`."""
+    if path and not path.parent.is_dir():
+        raise typer.BadParameter(f"{path}: there is no directory {path.parent}")
+    return path
+
+
 SpecArgument = Annotated[Path, typer.Argument(help="Spec file (YAML).", show_default=False)]
 SpecsArgument = Annotated[list[Path], typer.Argument(help="Spec files (YAML).", show_default=False)]
 ArchOption = Annotated[

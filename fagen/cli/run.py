@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, overrides
+from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, in_a_directory, overrides
 from fagen.cli.progress import track
 from fagen.plan.launch import Shape
 
@@ -40,7 +40,13 @@ def run_command(
         typer.Option(min=1, help="Runs in the emulator, each in another order.", show_default="1"),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="File for a Chrome trace of the emulator's first run.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            callback=in_a_directory,
+            help="Write a Chrome trace of the emulator's first run there, for ui.perfetto.dev.",
+        ),
     ] = None,
 ) -> None:
     """Run a spec's op: error against the reference; on a GPU also time and speed beside the prediction."""
@@ -63,6 +69,8 @@ def run_command(
     else:
         done = trial(load(spec, overrides(settings)), shape or GPU_SHAPE, seed, int(device))
     typer.echo(report(done))
+    if trace:
+        typer.echo(f"  trace  {trace}; ui.perfetto.dev shows it")
     if not done.right:
         typer.echo("error: the result is outside of what is allowed", err=True)
         raise typer.Exit(1)

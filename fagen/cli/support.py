@@ -1,4 +1,4 @@
-"""`fagen support`: what runs, compiles or is refused, where, and why."""
+"""`fagen support`: what runs, is emulated, compiles or is refused, where, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def support_command(
         Path | None, typer.Option(help="Put the Markdown between the markers of this page, e.g. README.md.")
     ] = None,
 ) -> None:
-    """Print which feature runs on hardware, compiles, or is refused, per family and architecture."""
+    """Print which feature runs on hardware or in the emulator, compiles, or is refused, and why."""
     table = markdown(matrix())
     if into:
         into.write_text(embedded(into.read_text(encoding="utf-8"), table), encoding="utf-8")

@@ -64,6 +64,7 @@ class CLaunch(Structure):
         ("os_threads", c_uint32),
         ("reserved", c_uint32),
         ("trace_path", c_char_p),
+        ("cancel", POINTER(c_uint32)),
     )
 
     def __init__(self, **fields: object):
@@ -100,9 +101,24 @@ class Library:
     _entry: ctypes.CDLL
 
     def run(self, launch: CLaunch) -> CReport:
-        """Run the grid; other Python threads go on meanwhile."""
-        report = CReport()
-        self._entry.fagen_emu_run(ctypes.byref(launch), ctypes.byref(report))
+        """Run the grid; other Python threads go on meanwhile, and an exception such as Ctrl-C's ends it."""
+        report, cancel, ended = CReport(), c_uint32(), threading.Event()
+        launch.cancel = ctypes.pointer(cancel)
+
+        def work() -> None:
+            self._entry.fagen_emu_run(ctypes.byref(launch), ctypes.byref(report))
+            ended.set()
+
+        # In a thread of its own: Python handles signals between bytecodes of the main thread, and while that
+        # waits for an event, but not inside a C function.
+        runner = threading.Thread(target=work, name="fagen.emu")
+        try:
+            runner.start()
+            ended.wait()
+        finally:
+            cancel.value = 1
+            if runner.is_alive():
+                ended.wait()  # the caller's memory is in use until then
         return report
 
     def kind(self, number: int) -> str:

@@ -11,8 +11,6 @@ from fagen.emu.library import CBuffer, CLaunch, CRange
 from fagen.emu.settings import Settings, current
 from fagen.errors import EmulatorError
 
-STEP_LIMIT = 10**9  # turns of one cluster's threads before they count as going round in circles
-
 
 @dataclass(frozen=True)
 class Work:
@@ -55,7 +53,7 @@ def run(
             buffer_count=len(kernel.buffers),
             seed=settings.seed,
             preemption=settings.preemption,
-            step_limit=STEP_LIMIT,
+            step_limit=settings.step_limit,
             os_threads=settings.os_threads,
             trace_path=str(settings.trace).encode() if settings.trace else None,
         )

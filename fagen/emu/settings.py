@@ -18,10 +18,11 @@ MAX_SEED = 2**64 - 1
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one run; the result and the errors depend on none but the first two."""
+    """Of one run; the result and the errors depend on none but the first three."""
 
     seed: int = 0  # every seed is another order of threads and of landing copies
     preemption: float = 0.1  # probability that an operation on shared memory gives way to another thread
+    step_limit: int = 10**8  # turns of one cluster's threads, after which it is a livelock; 0: none
     trace: Path | None = None  # file that a Chrome trace is written to
     os_threads: int = len(os.sched_getaffinity(0))  # clusters that run at once
 

@@ -7,7 +7,7 @@ They estimate what ptxas needs without spilling; the build reports what it took.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,6 +22,7 @@ Values = Mapping[sp.Symbol, int]
 
 # Registers for pointers, loop counters and bounds. FA2's 128 x 64 tile of d = 128 is known to fit in 255.
 ADDRESSING = 20
+MAX_WARPS = 16  # of a role, as spec/model.py has it
 
 SMEM_CTA = "shared memory per CTA"
 SMEM_SM = "shared memory per SM"
@@ -71,44 +72,54 @@ def accounts(tiling: Tiling, at: Values, arch: Arch) -> tuple[Account, ...]:
     )
 
 
-def largest(symbol: sp.Symbol, tiling: Tiling, at: Values, arch: Arch) -> int:
-    """The largest whole number that `symbol` may be, the rest of the tiling held; 0 if none fits.
+def largest(
+    symbol: sp.Symbol,
+    choices: Iterable[int],
+    tiling: Tiling,
+    at: Values,
+    arch: Arch,
+    waived: Collection[str] = (),
+) -> int | None:
+    """The largest of `choices` for `symbol` that fits, the rest of the tiling held; None if none does.
 
-    `symbol` is Br, Bc or stages: every term is linear in it, so each resource has one root. Asked of a tiling
-    that is over budget, so that at least one resource bounds it.
+    Each choice is put into the terms: what a thread may have of the registers goes in steps with warps and
+    CTAs, and no formula turns that round.
     """
-    held = [(other, value) for other, value in at.items() if other != symbol]
-    bounds = []
-    for resource in _resources(tiling.q_operand):
-        slack = resource.allowed(arch, at) - sp.Add(*(expr for _, expr in resource.terms)).subs(held)
-        if symbol in slack.free_symbols:
-            bounds.append(sp.solve(slack, symbol)[0] if slack.subs(symbol, 0) > 0 else 0)
-        elif slack < 0:
-            bounds.append(0)
-    return int(min(bounds))
+    return max(
+        (choice for choice in choices if _fits(tiling, {**at, symbol: choice}, arch, waived)), default=None
+    )
 
 
-def overrun(tiling: Tiling, at: Values, arch: Arch) -> str:
-    """Every resource that does not fit, term by term, and the largest tile and stage count that would."""
+def _fits(tiling: Tiling, at: Values, arch: Arch, waived: Collection[str]) -> bool:
+    return all(account.fits or account.resource in waived for account in accounts(tiling, at, arch))
+
+
+def overrun(tiling: Tiling, at: Values, arch: Arch, waived: Collection[str] = ()) -> str:
+    """Every resource that does not fit, term by term, and the largest value of each key that would.
+
+    `waived` names resources that may be overdrawn.
+    """
     lines = []
     for account in accounts(tiling, at, arch):
-        if account.fits:
+        if account.fits or account.resource in waived:
             continue
         wanted = f"{account.used:,} {account.unit} wanted, {account.allowed:,} allowed"
         lines.append(f"{account.resource}: {wanted}")
         for term in account.terms:
             formula = "" if term.formula.isdigit() else f" = {term.formula}"
             lines.append(f"    {term.name}{formula} = {term.value:,}")
+    warps_of_rows = [tiling.q // rows for rows in ROWS_PER_WARP if tiling.q % rows == 0]
     knobs = (
         ("tile.q", Br, [rows * tiling.warps for rows in ROWS_PER_WARP], tiling.q),
         ("tile.kv", Bc, range(16, tiling.kv + 1, 16), tiling.kv),
         ("stages.kv", stages, range(2, tiling.stages + 1), tiling.stages),
+        ("roles.math.warps", warps, sorted(n for n in warps_of_rows if n <= MAX_WARPS), tiling.warps),
+        ("ctas_per_sm", ctas, range(1, tiling.ctas_per_sm + 1), tiling.ctas_per_sm),
     )
     lines.append("largest that fits, the rest held:")
-    for key, symbol, allowed, value in knobs:
-        most = largest(symbol, tiling, at, arch)
-        found = max((choice for choice in allowed if choice <= most), default=f"none from {allowed[0]} up")
-        lines.append(f"    schedule.{key}: {found} (is {value})")
+    for key, symbol, choices, value in knobs:
+        most = largest(symbol, choices, tiling, at, arch, waived)
+        lines.append(f"    schedule.{key}: {most or f'none from {choices[0]} up'} (is {value})")
     return "\n".join(lines)
 
 

@@ -22,7 +22,8 @@ from math import ceil
 
 import sympy as sp
 
-from fagen.hw.arch import Arch, Device
+from fagen.hw.arch import Arch
+from fagen.hw.device import Device
 from fagen.plan.budget import Values
 from fagen.plan.ir import EngineLoad, Engines, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv, warps

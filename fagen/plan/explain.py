@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fagen.plan import io, symbols
+from fagen.plan.formulas import FORMULAS, SYMBOLS, R, f, law
 from fagen.plan.ir import Account, Plan
 from fagen.plan.launch import Shape, launch
 from fagen.plan.predict import predict
@@ -66,7 +67,7 @@ def sections(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> list[Section]:
         _prediction(plan, shape),
         _traffic(plan, shape),
         _formulas(),
-        _symbols("Symbols of the traffic formulas", io.SYMBOLS),
+        _symbols("Symbols of the traffic formulas", SYMBOLS),
     ]
 
 
@@ -190,13 +191,11 @@ def _traffic(plan: Plan, shape: Shape) -> Section:
     at = io.setting(plan, shape)
     speeds = {"HBM": plan.device.hbm_bytes_per_s, "L2": plan.device.l2_bytes_per_s}
     rows = []
-    for one in io.FORMULAS:
+    for one in FORMULAS:
         moved, values = io.evaluate(one, at), io.values(one, at)
-        visited, reads = (float(values[symbol]) if one.bytes.has(symbol) else None for symbol in (io.f, io.R))
+        visited, reads = (float(values[symbol]) if one.bytes.has(symbol) else None for symbol in (f, R))
         time = moved / speeds[one.level] * 1e6
-        rows.append(
-            (one.algorithm, one.direction, one.level, moved, time, visited, reads, _theta(io.law(one)))
-        )
+        rows.append((one.algorithm, one.direction, one.level, moved, time, visited, reads, _theta(law(one))))
     return Section(
         "Traffic",
         ("algorithm", "pass", "level", "bytes", "us at peak", "f", "R", "growth of one head"),
@@ -213,7 +212,7 @@ def _traffic(plan: Plan, shape: Shape) -> Section:
 def _formulas() -> Section:
     rows = (
         (one.algorithm, one.direction, one.level, part.name, Code(part.bytes))
-        for one in io.FORMULAS
+        for one in FORMULAS
         for part in one.parts
     )
     return Section("Traffic formulas", ("algorithm", "pass", "level", "part", "bytes"), tuple(rows))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fagen.hw.arch import Arch, Device
+from fagen.hw.arch import Arch
+from fagen.hw.device import Device
 from fagen.spec.model import Spec
 
 

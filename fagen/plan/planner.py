@@ -11,9 +11,11 @@ from itertools import product
 from typing import TypeVar
 
 from fagen.errors import PlanError
-from fagen.hw.arch import ARCHES, DEVICES, Arch, Device, default_device
+from fagen.hw.arch import ARCHES, Arch
+from fagen.hw.device import DEVICES, Device, default_device
 from fagen.hw.dtypes import DTYPES
 from fagen.plan import budget
+from fagen.plan.budget import MAX_WARPS
 from fagen.plan.engines import engines
 from fagen.plan.ir import Account, Buffer, Plan, Tiling
 from fagen.spec.model import Lazy, Spec
@@ -21,7 +23,6 @@ from fagen.spec.model import Lazy, Spec
 TILE_Q = (64, 128, 192, 256)
 TILE_KV = (32, 48, 64, 96, 128)
 ROWS_PER_WARP = (16, 32)  # one or two m16 tiles
-MAX_WARPS = 16
 STAGES = (2, 3, 4)
 CTAS_PER_SM = (1, 2, 3, 4)
 Q_OPERANDS = ("shared", "registers")
@@ -60,7 +61,9 @@ def plan(spec: Spec, arch: str | None = None) -> Plan:
                 f"what up to {MAX_WARPS} warps split into {' or '.join(map(str, ROWS_PER_WARP))} rows each"
             )
         _, tiling, at = nearest
-        raise PlanError(f"{_title(spec, target, tiling)}\n{budget.overrun(tiling, at, target)}")
+        raise PlanError(
+            f"{_title(spec, target, tiling)}\n{budget.overrun(tiling, at, target, _waived(spec))}"
+        )
 
     roomy = [choice for choice in fitting if _is_roomy(choice[1])] or fitting
     fastest = max(predicted.tflops for _, _, predicted in roomy)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fagen.plan import io
+from fagen.plan.causal import Blocks
+from fagen.plan.formulas import formula
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
 
@@ -31,21 +33,19 @@ def predict(plan: Plan, shape: Shape) -> Prediction:
     not in it.
     """
     problem, tiling = plan.spec.problem, plan.tiling
-    causal = problem.mask == "causal"
     heads = shape.batch * shape.heads_q
     slots = plan.device.sms * tiling.ctas_per_sm
-    tiles = [  # per Q block of one head
-        -(-_visible(min(row + tiling.q, shape.seqlen_q), causal, shape) // tiling.kv)
-        for row in range(0, shape.seqlen_q, tiling.q)
-    ]
-    longest = max(tiles, default=0)
-    steps = max(longest, heads * sum(tiles) / slots) if causal else -(-heads * len(tiles) // slots) * longest
+    blocks = Blocks(shape.seqlen_q, shape.seqlen_k, tiling.q, tiling.kv)  # of one head
+    longest = blocks.along_kv if shape.seqlen_q else 0  # the last Q block sees every key
+    if problem.mask == "causal":
+        steps = max(longest, heads * blocks.left / slots)
+    else:
+        steps = -(-heads * blocks.along_q // slots) * longest
 
     # A slot gets an equal share of its device's speed.
     compute = steps * plan.engines.tile_flops * slots / (plan.engines.tflops * 1e12)
-    hbm = (
-        io.evaluate(io.formula("v2", "forward", "HBM"), io.setting(plan, shape)) / plan.device.hbm_bytes_per_s
-    )
+    moved = io.evaluate(formula("v2", "forward", "HBM"), io.setting(plan, shape))
+    hbm = moved / plan.device.hbm_bytes_per_s
     bound = plan.engines.bound.engine if compute >= hbm else "HBM"
     return Prediction(forward_flops(plan, shape), max(compute, hbm), bound)
 
@@ -58,8 +58,3 @@ def forward_flops(plan: Plan, shape: Shape) -> int:
         rows = min(shape.seqlen_q, shape.seqlen_k)
         pairs = rows * (2 * shape.seqlen_k - rows + 1) // 2
     return 2 * shape.batch * shape.heads_q * pairs * (problem.head_dim + problem.dim_v)
-
-
-def _visible(rows: int, causal: bool, shape: Shape) -> int:
-    """Keys that the first `rows` queries see."""
-    return max(rows + shape.seqlen_k - shape.seqlen_q, 0) if causal else shape.seqlen_k

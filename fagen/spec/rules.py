@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from fagen.errors import did_you_mean
-from fagen.hw.arch import ARCHES, DEVICES
+from fagen.hw.arch import ARCHES
+from fagen.hw.device import DEVICES
 from fagen.spec.findings import Finding, findings, overlap
 from fagen.spec.model import Schedule, Spec
 from fagen.spec.schema import leaves, schema_of

@@ -10,6 +10,7 @@ from fagen.bench.traffic import L2, READ, WRITTEN, Traffic, profile, read_profil
 from fagen.errors import LaunchError
 from fagen.paths import SPECS
 from fagen.plan import io
+from fagen.plan.formulas import formula
 
 HEAD = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
 
@@ -55,7 +56,7 @@ def test_a_profile_without_kernels_shows_what_ncu_said():
 
 def test_table_has_the_model_beside_the_measurement(todo):
     at = io.setting(todo[0].plan, todo[0].shape)
-    hbm, l2 = (io.evaluate(io.formula("v2", "forward", level), at) for level in ("HBM", "L2"))
+    hbm, l2 = (io.evaluate(formula("v2", "forward", level), at) for level in ("HBM", "L2"))
     console = Console(width=160)
     with console.capture() as capture:
         console.print(table(todo[:1], [Traffic(hbm, hbm, hbm, l2)]))

@@ -32,7 +32,8 @@ def test_without_a_gpu_it_is_the_emulator_by_itself(fagen, a100):
 
 def test_the_trace_is_written(fagen, a100, tmp_path):
     path = tmp_path / "trace.json"
-    assert fagen("run", a100, "--device", "emu", *SMALL, "--trace", path).exit_code == 0
+    result = fagen("run", a100, "--device", "emu", *SMALL, "--trace", path)
+    assert result.exit_code == 0 and f"trace  {path}" in result.stdout
     assert json.loads(path.read_text())["traceEvents"]
 
 
@@ -55,6 +56,12 @@ def test_a_device_that_is_none_is_a_usage_error(fagen, a100, device):
     result = fagen("run", a100, "--device", device)
     assert result.exit_code == 2
     assert f"is {device}; allowed: emu, or" in result.stderr
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_the_run(fagen, a100, tmp_path):
+    result = fagen("run", a100, "--device", "emu", *SMALL, "--trace", tmp_path / "none" / "trace.json")
+    assert result.exit_code == 2
+    assert "largest error" not in result.stdout and "--trace" in result.stderr
 
 
 @pytest.mark.parametrize("option", [("--seeds", "2"), ("--trace", "trace.json")])

@@ -6,8 +6,10 @@ from fagen.compile.nvrtc import compile_source
 from fagen.emit.render import render
 from fagen.hw.arch import ARCHES
 from fagen.support import (
+    EMULATOR,
     FAMILIES,
     FEATURES,
+    HARDWARE,
     embedded,
     markdown,
     matrix,
@@ -32,21 +34,31 @@ def test_what_is_refused_says_which_key_and_what_is_allowed():
 
 def test_only_recorded_features_run(tmp_path, monkeypatch):
     results = tmp_path / "results.json"
-    record("sm_90a", "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): False}, results)
+    record("sm_90a", HARDWARE, "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): False}, results)
     monkeypatch.setattr("fagen.support.read_results", lambda: read_results(results))
     runs = [(cell.feature.name, cell.arch) for cell in matrix() if cell.verdict == "runs"]
     assert runs == [("bf16", "sm_90a")]
     assert "Ran on: sm_90a NVIDIA H200." in markdown(matrix())
+    record("sm_90a", EMULATOR, "emulator", {("v2", "fp16"): True, ("v2", "bf16"): True}, results)
+    emulated = [(cell.feature.name, cell.arch) for cell in matrix() if cell.verdict == "emulated"]
+    assert emulated == [("fp16", "sm_90a")]  # what ran on hardware says so
 
 
 def test_a_record_replaces_what_ran_again_and_keeps_the_rest(tmp_path):
     results = tmp_path / "results.json"
-    record("sm_90a", "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): True}, results)
-    record("sm_90a", "NVIDIA H200", {("v2", "fp16"): False}, results)
-    record("sm_80", "NVIDIA A100", {("v2", "causal"): True}, results)
-    assert {arch: found["right"] for arch, found in read_results(results).items()} == {
-        "sm_80": {"v2": ["causal"]},
-        "sm_90a": {"v2": ["bf16"]},
+    record("sm_90a", HARDWARE, "NVIDIA H200", {("v2", "bf16"): True, ("v2", "fp16"): True}, results)
+    record("sm_90a", HARDWARE, "NVIDIA H200", {("v2", "fp16"): False}, results)
+    record("sm_80", HARDWARE, "NVIDIA A100", {("v2", "causal"): True}, results)
+    record("sm_80", EMULATOR, "emulator", {("v2", "bf16"): True}, results)
+    found = {
+        (arch, target): by_target[target]["right"]
+        for arch, by_target in read_results(results).items()
+        for target in by_target
+    }
+    assert found == {
+        ("sm_80", HARDWARE): {"v2": ["causal"]},
+        ("sm_80", EMULATOR): {"v2": ["bf16"]},
+        ("sm_90a", HARDWARE): {"v2": ["bf16"]},
     }
 
 

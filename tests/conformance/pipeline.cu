@@ -28,6 +28,7 @@ struct Params {
 
 enum Step {
   kNothing,
+  kEmptyCount,
   kInitFence,
   kInitSync,
   kWaitEmpty,
@@ -58,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(160, 1) pipeline(const __grid_const
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + 8 * i, 1);
-      ptx::mbarrier_init(empty + 8 * i, 4);
+      ptx::mbarrier_init(empty + 8 * i, with(kEmptyCount) ? 4 : 3);
     }
     if (with(kInitFence)) ptx::fence_mbarrier_init();
   }

@@ -124,6 +124,15 @@ FAULT(more_bytes_than_expected) {
     ptx::mbarrier_wait(f.barrier, 0);
   }
 }
+FAULT(more_copies_than_expected) {
+  f.init();
+  if (f.first) {
+    ptx::mbarrier_arrive_expect_tx(f.barrier, 16);
+    ptx::bulk_load(f.tile, f.p.bytes, 16, f.barrier);
+    ptx::bulk_load(f.tile + 16, f.p.bytes, 16, f.barrier);
+    ptx::mbarrier_wait(f.barrier, 0);
+  }
+}
 FAULT(accumulators_changed_in_flight) {
   float d[4] = {};
   f.fill();

@@ -13,10 +13,11 @@ from fagen.emu import settings
 from fagen.errors import EmulatorError
 from fagen.plan.tensor_map import TensorMap
 
-TILES = 5
+TILES = 9
 STEPS = re.findall(r"^  k(\w+),$", (Path(__file__).parent / "pipeline.cu").read_text(), re.MULTILINE)[1:]
 # What the emulator calls the fault; the first word of its message.
 KINDS = {
+    "EmptyCount": "race|mbarrier|deadlock",
     "InitFence": "mbarrier",
     "InitSync": "mbarrier",
     "WaitEmpty": "race|mbarrier",

@@ -29,6 +29,7 @@ FAULTS = {  # kind of error, words of its message
     "load_read_before_it_is_waited_for": ("race", "a copy that completes on an mbarrier"),
     "ends_before_a_load_lands": ("async", "none of its threads has waited for the copy"),
     "more_bytes_than_expected": ("mbarrier", "16 bytes more than its phase expected"),
+    "more_copies_than_expected": ("mbarrier", "has ended the phase of a copy without its bytes"),
     "accumulators_changed_in_flight": ("registers", "accumulators"),
     "fragments_changed_in_flight": ("registers", "A's registers"),
     "operand_written_in_flight": ("race", "wgmma of the warpgroup"),

@@ -58,7 +58,7 @@ def run_case(
     ]
     loaded = _kernel()
     loaded = replace(loaded, source=replace(loaded.source, threads=threads))
-    run(loaded, (grid, 1, 1), params, ranges, settings=settings.Settings(seed=seed, **options))
+    run(loaded, (grid, 1, 1), params, ranges, settings=replace(settings.current(), seed=seed, **options))
     return out
 
 

@@ -100,6 +100,13 @@ CASE(barrier_arrive_orders_nothing_for_the_arriver) {
     c.get(c.lane);
   }
 }
+CASE(barrier_orders_nothing_of_its_next_generation) {  // 128 threads: warps 0 and 1, then 2 and 3 use it
+  if (c.thread == 64) c.put(0, 7);
+  if (c.thread < 64) emu::barrier_sync(1, 64);
+  if (c.thread >= 32) emu::barrier_sync(2, 96);
+  if (c.thread >= 64) emu::barrier_sync(1, 64);
+  if (c.thread == 0) c.put(0, 7);
+}
 CASE(mbarrier_orders) {
   if (c.thread == 0) ptx::mbarrier_init(c.smem, 32);
   __syncthreads();
@@ -311,6 +318,11 @@ CASE(mbarrier_given_up) {
   __syncthreads();
   c.result(c.thread, c.get(0));
 }
+CASE(mbarrier_given_up_unsynced) {
+  init(c, 64);
+  if (c.thread == 0) emu::mbarrier_inval(c.smem);
+  if (c.thread == 32) c.put(0, 7);
+}
 CASE(mbarrier_used_after_inval) {
   init(c, 64);
   if (c.thread == 0) emu::mbarrier_inval(c.smem);
@@ -379,7 +391,7 @@ CASE(shuffles) {
   for (int i = 0; i < 8; ++i) emu::store_global(out + i, values + i, 4);
 }
 
-// Matrices: in holds 16 rows of 8 words, two 16-bit elements each. ---------------------------------------------
+// Matrices: in holds 16 rows of 8 words, two 16-bit elements each. ------------------------------------------
 
 static void load_tile(const Case& c) {
   if (c.thread < 32) ptx::cp_async_16(c.smem + 16 * c.thread, c.p.in + 4 * c.thread);
@@ -419,7 +431,7 @@ static void product(const Case& c) {  // A A^T for the tile's left and right 8 r
 CASE(mma_fp16) { product<__half>(c); }
 CASE(mma_bf16) { product<__nv_bfloat16>(c); }
 
-// Numbers: every word of in, as fp32, rounded to fp16 (low half of the result) and bf16; and back. --------------
+// Numbers: every word of in, as fp32, rounded to fp16 (low half of the result) and bf16; and back. ----------
 
 CASE(round_to_16_bits) {
   for (int i = c.thread; i < c.p.n; i += blockDim.x) {
@@ -432,7 +444,7 @@ CASE(widen_fp16) {
     c.result(i, __builtin_bit_cast(uint32_t, __half2float(__half{uint16_t(i)})));
 }
 
-// Interleaving: tickets in the order in which threads come. --------------------------------------------------------
+// Interleaving: tickets in the order in which threads come. -------------------------------------------------
 
 CASE(tickets) {
   uint32_t* mine = c.p.out + 65 * blockIdx.x;

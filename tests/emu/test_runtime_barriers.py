@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from cases import THREADS, accepts, line_of, objects, run_case
+from cases import SEEDS, THREADS, accepts, line_of, objects, run_case
 
-from fagen.emu import run as emu_run
+from fagen.emu import settings
 from fagen.errors import EmulatorError
 
 
@@ -36,6 +36,12 @@ def test_misuse_of_an_mbarrier(name, words):
 
 def test_a_barrier_starts_at_a_multiple_of_8():
     objects("mbarrier_misaligned", "misaligned", "8 bytes")
+
+
+def test_a_barriers_bytes_are_data_only_for_those_who_know_of_inval():
+    for seed in SEEDS:  # it depends on who comes first which of the two is meant
+        with pytest.raises(EmulatorError, match=r"race|accessed as data"):
+            run_case("mbarrier_given_up_unsynced", seed=seed)
 
 
 def test_an_initialisation_must_be_made_known():
@@ -109,6 +115,14 @@ def test_a_deadlock_tells_who_has_exited():
     )
 
 
-def test_polling_forever_is_a_livelock(monkeypatch):
-    monkeypatch.setattr(emu_run, "STEP_LIMIT", 10_000)
-    objects("polling_forever", "livelock", "no end after 10001 steps")
+def test_polling_forever_is_a_livelock_that_lists_who_polls_what():
+    name = "polling_forever"
+    with settings.override(step_limit=10_000):
+        objects(
+            name,
+            "livelock",
+            "no end within step_limit, 10000 steps",
+            f"threads 0-63 poll at {line_of(name, 'mbarrier_test_wait')} the mbarrier at tile",
+            "parity 0",
+            "phase 0 (parity 0) under way, 1 of 1 arrivals missing",
+        )

@@ -52,5 +52,11 @@ def test_a_named_barrier_orders_nothing_for_those_who_only_arrive():
     objects("barrier_arrive_orders_nothing_for_the_arriver", "race")
 
 
+def test_a_named_barrier_orders_nothing_of_its_next_generation():
+    for seed in range(20):  # in some of them that one is complete before thread 0 goes on
+        with pytest.raises(EmulatorError, match="race"):
+            run_case("barrier_orders_nothing_of_its_next_generation", seed=seed, threads=128)
+
+
 def test_an_mbarrier_orders_arrivals_before_waiters():
     accepts("mbarrier_orders", np.arange(32, dtype=np.uint32) ^ 1)

@@ -6,7 +6,8 @@ from typing import get_args
 import pytest
 
 from fagen.errors import LaunchError
-from fagen.hw.arch import ARCHES, DEVICES, Arch, Device, arch_of_capability, default_device
+from fagen.hw.arch import ARCHES, Arch, arch_of_capability
+from fagen.hw.device import DEVICES, Device, default_device
 from fagen.spec.model import ArchName, DeviceName
 
 

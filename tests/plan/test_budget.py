@@ -1,13 +1,11 @@
 """The budget: FlashAttention-2's published tiles fit, one step larger does not, and the maxima are true."""
 
-from dataclasses import replace
-
 import pytest
 
 from fagen.hw.arch import ARCHES
 from fagen.plan import budget
 from fagen.plan.ir import Account, Tiling
-from fagen.plan.symbols import Bc, Br, stages
+from fagen.plan.symbols import Bc, Br, ctas, stages, warps
 
 # (head_dim, Br, Bc, warps): csrc/flash_attn/src/flash_fwd_launch_template.h. FA2 holds one K and one V tile.
 FA2_A100 = [
@@ -82,22 +80,24 @@ def test_a_wide_v_widens_the_q_tile_that_o_is_staged_through():
     assert (q.formula, k.formula) == ("Br*bytes*Max(d, dv)", "Bc*bytes*d*stages")
 
 
-@pytest.mark.parametrize("q_operand", ["shared", "registers"])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize("dim", [64, 128, 256])
-def test_solved_maxima_are_those_of_a_search(q_operand: str, arch: str, dim: int):
-    over = tiling(512, 256, 8, stages=8, q_operand=q_operand)
-    tried = (over, replace(over, q=128), replace(over, q=128, stages=2), replace(over, q=256, kv=32))
-    for held in (choice for choice in tried if not fits(choice, arch, dim)):
-        at = budget.values(held, dim, dim, 2, ARCHES[arch])
-        for symbol, field, grid in (
-            (Br, "q", range(128, 513, 128)),
-            (Bc, "kv", range(16, 257, 16)),
-            (stages, "stages", range(1, 9)),
-        ):
-            searched = max((n for n in grid if fits(replace(held, **{field: n}), arch, dim)), default=0)
-            found = budget.largest(symbol, held, at, ARCHES[arch]) // grid.step * grid.step
-            assert found == searched, (held, field)
+@pytest.mark.parametrize(
+    ("symbol", "choices", "over", "arch", "most"),
+    [
+        (Br, range(128, 513, 128), tiling(256, 64, 8, stages=2), "sm_89", 128),  # rings of 64 KiB, of 99
+        (Bc, range(16, 129, 16), tiling(128, 128, 8, stages=2), "sm_89", 64),
+        (Bc, range(16, 129, 16), tiling(128, 96, 4), "sm_80", 64),  # registers: 252 of 255
+        (stages, range(2, 9), tiling(128, 64, 4, stages=8), "sm_80", 4),
+        (stages, range(2, 9), tiling(512, 64, 16, stages=8), "sm_80", None),  # Q alone takes 128 KiB
+        (ctas, range(1, 9), tiling(64, 64, 4, stages=2, ctas=8), "sm_90a", 2),  # 81 KiB each, of 228
+        (ctas, range(1, 9), tiling(16, 16, 1, stages=2, ctas=8), "sm_80", 7),  # 21 KiB each, of 164
+        (ctas, range(1, 9), tiling(128, 16, 8, ctas=8), "sm_80", 2),  # registers: 136 of 65,536 / 512 threads
+        (warps, (2, 4, 8), tiling(128, 64, 2), "sm_80", 8),  # 64 rows a warp: registers
+    ],
+    ids=str,
+)
+def test_largest_that_fits(symbol, choices, over: Tiling, arch: str, most: int | None):
+    at = budget.values(over, 128, 128, 2, ARCHES[arch])
+    assert budget.largest(symbol, choices, over, at, ARCHES[arch]) == most
 
 
 def test_overrun_names_every_term_and_what_would_fit():
@@ -114,3 +114,20 @@ def test_the_tile_that_would_fit_is_one_that_the_rules_take():
     choice = tiling(256, 16, 4, stages=2, ctas=4)  # 48 rows a warp would fit; only 16, 32 and 64 may be
     message = budget.overrun(choice, budget.values(choice, 16, 16, 2, ARCHES["sm_90a"]), ARCHES["sm_90a"])
     assert "schedule.tile.q: 128 (is 256)" in message
+
+
+def test_too_many_ctas_are_named_with_how_many_would_fit():
+    choice = tiling(128, 64, 8, stages=2, ctas=8)
+    message = budget.overrun(choice, budget.values(choice, 64, 64, 2, ARCHES["sm_80"]), ARCHES["sm_80"])
+    assert "registers per thread: 108 registers wanted, 32 allowed" in message
+    assert "schedule.ctas_per_sm: 2 (is 8)" in message
+    assert "schedule.tile.kv: none from 16 up (is 64)" in message
+
+
+def test_a_waived_resource_is_neither_listed_nor_in_the_way():
+    choice = tiling(128, 96, 4, stages=3)  # over 255 registers as well as over 163 KiB
+    at = budget.values(choice, 128, 128, 2, ARCHES["sm_80"])
+    strict = budget.overrun(choice, at, ARCHES["sm_80"])
+    waived = budget.overrun(choice, at, ARCHES["sm_80"], (budget.REGISTERS,))
+    assert "registers per thread" in strict and "schedule.stages.kv: none from 2 up (is 3)" in strict
+    assert "registers per thread" not in waived and "schedule.stages.kv: 2 (is 3)" in waived

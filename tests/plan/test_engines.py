@@ -5,7 +5,8 @@ from statistics import mean
 
 import pytest
 
-from fagen.hw.arch import ARCHES, DEVICES
+from fagen.hw.arch import ARCHES
+from fagen.hw.device import DEVICES
 from fagen.plan import budget, engines
 from fagen.plan.ir import Tiling
 

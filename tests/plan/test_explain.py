@@ -8,6 +8,7 @@ from rich.console import Console
 
 from fagen.errors import PlanError
 from fagen.plan import explain, io
+from fagen.plan.formulas import FORMULAS
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.model import Spec
@@ -64,7 +65,7 @@ def test_traffic_is_the_io_models():
     at = io.setting(p, SHAPE)
     rows = explain.to_json(p, SHAPE)["traffic"]
     moved = {(row["algorithm"], row["pass"], row["level"]): row["bytes"] for row in rows}
-    assert moved == {(f.algorithm, f.direction, f.level): io.evaluate(f, at) for f in io.FORMULAS}
+    assert moved == {(f.algorithm, f.direction, f.level): io.evaluate(f, at) for f in FORMULAS}
     assert {row["growth_of_one_head"] for row in rows} >= {"Θ(N² d²/M)", "Θ(N² + N d)"}
 
 

@@ -1,15 +1,18 @@
 """The IO model: its formulas against the loops they describe, the papers' law, and what L2 absorbs."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import sympy as sp
 
 from fagen.paths import SPECS
-from fagen.plan import io
-from fagen.plan.io import M, N, Setting, bytes_, d, evaluate, formula, law
+from fagen.plan import formulas, io
+from fagen.plan.formulas import M, N, formula, law
+from fagen.plan.io import Setting, evaluate
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
+from fagen.plan.symbols import Bc, Br, bytes_, d, dv
 from fagen.spec.load import load_spec
 
 # 16k tokens on an H200: 132 SMs, 2 CTAs each; K and V of one head are 2 MiB.
@@ -124,14 +127,22 @@ def test_standard_attention_moves_s_and_p_four_times_forward_and_seven_times_bac
 )
 def test_v1_moves_a_constant_times_n2_d2_over_m(direction, constant):
     """Theorem 2 of the v1 paper: bytes * M / (N^2 d^2) tends to a constant as N grows."""
-    one_head = {io.B: 1, io.Hq: 1, io.f: 1, io.Nq: N, io.Nk: N, io.dv: d, io.Tc: 4 * d * N / M}
+    one_head = {
+        formulas.B: 1,
+        formulas.Hq: 1,
+        formulas.f: 1,
+        formulas.Nq: N,
+        formulas.Nk: N,
+        dv: d,
+        formulas.Tc: 4 * d * N / M,
+    }
     moved = formula("v1", direction, "HBM").bytes.subs(one_head)
     assert sp.simplify(sp.limit(moved * M / (N**2 * d**2), N, sp.oo) - constant) == 0
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_laws(direction):
-    block = io.Br if direction == "forward" else io.Bc
+    block = Br if direction == "forward" else Bc
     assert law(formula("standard", direction, "HBM")) == N * d + N**2
     assert law(formula("v1", direction, "HBM")) == N**2 * d**2 / M
     assert law(formula("v2", direction, "L2")) == N**2 * d / block
@@ -139,9 +150,9 @@ def test_laws(direction):
 
 
 def test_v1_blocks_are_the_papers():
-    sizes = {M: 100_000, d: 64, io.dv: 64}
-    assert io.V1_BLOCKS[io.Bc].subs(sizes) == 391  # ceil(M / 4d)
-    assert io.V1_BLOCKS[io.Br].subs(sizes) == 64  # min(Bc, d)
+    sizes = {M: 100_000, d: 64, dv: 64}
+    assert formulas.V1_BLOCKS[Bc].subs(sizes) == 391  # ceil(M / 4d)
+    assert formulas.V1_BLOCKS[Br].subs(sizes) == 64  # min(Bc, d)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +211,7 @@ def test_each_wave_reads_again_what_l2_cannot_hold():
 def test_hbm_never_carries_more_than_the_sms_ask_for(direction, seqlen, heads_kv):
     s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, heads_kv=heads_kv, heads_in_l2=1)
     asked = evaluate(formula("v2", direction, "L2"), s)
-    dq_fetch = 4 * s.heads_q * seqlen * s.head_dim * io.reads_from_hbm(direction, io.Fraction(1), s)
+    dq_fetch = 4 * s.heads_q * seqlen * s.head_dim * io.reads_from_hbm(direction, Fraction(1), s)
     slack = dq_fetch if direction == "backward" else 0  # an atomic add is one transfer to L2, two to HBM
     assert evaluate(formula("v2", direction, "HBM"), s) <= asked + slack
 
@@ -219,9 +230,9 @@ def test_causal_halves_what_flash_attention_visits_and_nothing_of_standard(direc
 def test_empty_sequences_have_finite_bytes(lengths, causal):
     s = replace(SMALL, seqlen_q=lengths[0], seqlen_k=lengths[1], causal=causal)
     assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
-    assert all(evaluate(one, s) >= 0 for one in io.FORMULAS)
+    assert all(evaluate(one, s) >= 0 for one in formulas.FORMULAS)
 
 
 def test_every_symbol_of_every_formula_has_a_meaning():
-    used = set().union(*(one.bytes.free_symbols for one in io.FORMULAS))
-    assert used <= set(io.SYMBOLS)
+    used = set().union(*(one.bytes.free_symbols for one in formulas.FORMULAS))
+    assert used <= set(formulas.SYMBOLS)

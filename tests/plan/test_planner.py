@@ -123,7 +123,12 @@ def test_spills_that_the_spec_allows_do_not_refuse_the_plan(v2_spec):
     wide = A100_FA2 | {"tile": {"q": 128, "kv": 96}}
     with pytest.raises(PlanError, match="registers per thread: 284 registers wanted, 255 allowed"):
         plan(v2_spec(schedule=wide))
-    assert plan(v2_spec(schedule=wide | {"allow": ("spills",)})).tiling.kv == 96
+    spilling = wide | {"allow": ("spills",)}
+    assert plan(v2_spec(schedule=spilling)).tiling.kv == 96
+    with pytest.raises(PlanError) as refused:
+        plan(v2_spec(schedule=spilling | {"stages": {"kv": 3}}))
+    assert "registers per thread" not in str(refused.value)
+    assert "schedule.stages.kv: 2 (is 3)" in str(refused.value)
 
 
 def test_unknown_arch_and_foreign_device_are_refused(v2_spec):

@@ -46,3 +46,27 @@ def test_causal_takes_about_half_as_long():
     shape = Shape(2, 16384, 16384, 16, 16)
     none, causal = predict(planned(), shape), predict(planned("causal"), shape)
     assert causal.seconds / none.seconds == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+@pytest.mark.parametrize(
+    "lengths", [(0, 500), (500, 0), (1, 5000), (5000, 1), (5000, 5000), (777, 40_000)], ids=str
+)
+def test_time_is_that_of_the_tiles_that_a_walk_over_the_ctas_counts(mask, lengths):
+    p = planned(mask)
+    (queries, keys), heads = lengths, 2 * 16
+    slots = p.device.sms * p.tiling.ctas_per_sm
+    seen = [
+        max(min(row + p.tiling.q, queries) + keys - queries, 0) if mask == "causal" else keys
+        for row in range(0, queries, p.tiling.q)
+    ]
+    tiles = [-(-each // p.tiling.kv) for each in seen]
+    longest = max(tiles, default=0)
+    steps = (
+        max(longest, heads * sum(tiles) / slots)
+        if mask == "causal"
+        else -(-heads * len(tiles) // slots) * longest
+    )
+    compute = steps * p.engines.tile_flops * slots / (p.engines.tflops * 1e12)
+    found = predict(p, Shape(2, queries, keys, 16, 16))
+    assert found.seconds == compute if found.bound != "HBM" else found.seconds > compute

@@ -1,6 +1,7 @@
 import pytest
 
-from fagen.hw.arch import ARCHES, DEVICES
+from fagen.hw.arch import ARCHES
+from fagen.hw.device import DEVICES
 from fagen.spec.load import load_spec
 from fagen.spec.rules import check
 

@@ -36,10 +36,11 @@ struct FagenEmuLaunch {
   uint64_t buffer_count;
   uint64_t seed;
   double preemption;       // probability that an operation on shared memory gives way to another thread, 0..1
-  uint64_t step_limit;     // scheduler steps of one cluster before it counts as a livelock; 0: none
+  uint64_t step_limit;     // scheduler steps of one cluster, after which it is a livelock; 0: none
   uint32_t os_threads;     // clusters run at once; >= 1. Results and errors do not depend on it
   uint32_t reserved;       // 0
   const char* trace_path;  // Chrome trace JSON is written here; null: no trace
+  const volatile uint32_t* cancel;  // not 0: the run ends within a turn, and its report means nothing
 };
 
 // Code addresses, here and as <pc:0x...> in `text`, are offsets into the shared object, already moved back

@@ -35,6 +35,8 @@ inline uint64_t arrive(Thread& thread, Barrier& barrier, uint32_t expected, cons
   barrier.arriving.clear();
   barrier.arrived.clear();
   ++barrier.generation;
+  // Now, since others may complete the next generation before these get a turn.
+  for (Thread* waiter : barrier.waiters) acquire(*waiter, barrier.complete);
   wake(barrier.waiters);
   return generation;
 }
@@ -42,9 +44,11 @@ inline uint64_t arrive(Thread& thread, Barrier& barrier, uint32_t expected, cons
 // Waits until the generation is complete, and acquires.
 inline void wait(Thread& thread, Barrier& barrier, uint64_t generation, const char* name) {
   uint64_t start = thread.cta->cluster->steps;
-  while (barrier.generation == generation) block(thread, barrier.waiters, name);
+  if (barrier.generation == generation)
+    block(thread, barrier.waiters, name);
+  else
+    acquire(thread, barrier.complete);
   trace_span(thread, name, start);
-  acquire(thread, barrier.complete);
 }
 
 inline const char* name_of_barrier(uint32_t id) {

@@ -1,4 +1,4 @@
-// The report when all threads wait: every barrier, and who waits for what.
+// The report when all threads wait, or go on without an end: every barrier, and who waits for what.
 #pragma once
 
 #include <string>
@@ -26,25 +26,28 @@ inline std::string index_ranges(const std::vector<uint32_t>& sorted) {
   return text;
 }
 
-inline std::string waiting_text(const Thread& thread) {
-  if (!thread.waits_for) return "runs";
-  std::string text = message("wait at %s for %s", pc(thread.site).str(), thread.waits_for);
-  if (thread.wait_address)
-    text += message(" at %s, parity %u, since phase %u", name_of_shared(thread, thread.wait_address).c_str(),
-                    thread.wait_parity, thread.wait_phase);
+inline std::string doing_text(const Thread& thread) {
+  pc site(thread.site);
+  std::string text = thread.waits_for      ? message("wait at %s for %s", site.str(), thread.waits_for)
+                     : thread.wait_address ? message("poll at %s the mbarrier", site.str())
+                                           : message("go on at %s", site.str());
+  if (!thread.wait_address) return text;
+  text +=
+      message(" at %s, parity %u", name_of_shared(thread, thread.wait_address).c_str(), thread.wait_parity);
+  if (thread.waits_for) text += message(", since phase %u", thread.wait_phase);
   return text;
 }
 
-inline std::string deadlock_text(Cluster& cluster) {
-  std::string text = "no thread can go on\n";
+inline std::string state_text(Cluster& cluster) {
+  std::string text;
   for (auto& cta : cluster.ctas) {
     text += message("CTA (%u, %u, %u):\n", cta->index.x, cta->index.y, cta->index.z);
-    std::map<std::string, std::vector<uint32_t>> waiting;
+    std::map<std::string, std::vector<uint32_t>> doing;
     for (size_t i = 0; i < cta->threads.size(); ++i) {
       const Thread& thread = *cta->threads[i];
-      waiting[thread.exited ? "have exited" : waiting_text(thread)].push_back(static_cast<uint32_t>(i));
+      doing[thread.exited ? "have exited" : doing_text(thread)].push_back(static_cast<uint32_t>(i));
     }
-    for (auto& [what, threads] : waiting) text += "  threads " + index_ranges(threads) + " " + what + "\n";
+    for (auto& [what, threads] : doing) text += "  threads " + index_ranges(threads) + " " + what + "\n";
     for (auto& [offset, barrier] : cta->mbarriers)
       if (barrier.live)
         text += message(

@@ -156,7 +156,7 @@ inline void run_grid(const FagenEmuLaunch& launch, FagenEmuReport& report, Body 
   auto work = [&] {
     body = kernel;
     std::vector<Stack> stacks;
-    for (uint64_t index; !failed && (index = next++) < count;) {
+    for (uint64_t index; !failed && !*launch.cancel && (index = next++) < count;) {
       Cluster cluster(launch, index, launch.seed);
       cluster.trace = trace.get();
       populate(cluster, stacks);

@@ -144,6 +144,7 @@ FAGEN_EMU_ENTRY void mbarrier_inval(uint32_t address) {
   barrier.live = false;
   ++barrier.phase;  // copies still under way belong to a time of their own
   for_barrier_granules(locate(thread, address), [](Granule& granule) { granule.barrier = false; });
+  shared_check_write(by(thread), address, 8, 8);  // who uses the bytes next is ordered after this
 }
 
 // fence.mbarrier_init: the barriers that the thread has initialised so far are known to all who are ordered
@@ -225,10 +226,13 @@ inline bool phase_is_complete(Thread& thread, Mbarrier& barrier, uint32_t parity
 // One look; false gives way to others, since its caller will look again.
 FAGEN_EMU_ENTRY bool mbarrier_test_wait(uint32_t address, uint32_t parity) {
   Thread& thread = FAGEN_EMU_ENTER();
+  thread.wait_address = address;
+  thread.wait_parity = parity;
   preempt();
-  if (phase_is_complete(thread, find_mbarrier(thread, address), parity)) return true;
-  yield_turn();
-  return false;
+  bool complete = phase_is_complete(thread, find_mbarrier(thread, address), parity);
+  if (!complete) yield_turn();
+  thread.wait_address = 0;
+  return complete;
 }
 
 FAGEN_EMU_ENTRY void mbarrier_wait(uint32_t address, uint32_t parity) {

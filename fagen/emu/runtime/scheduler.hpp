@@ -87,17 +87,19 @@ inline void run_threads(Cluster& cluster) {
       auto& pending = cluster.pending;
       while (!pending.empty() && (cluster.runnable.empty() || cluster.random.chance(cluster.landing_rate)))
         land(*pending[cluster.random.below(static_cast<uint32_t>(pending.size()))]);
-      if (cluster.runnable.empty()) fail(Kind::deadlock, first_blocked(cluster), deadlock_text(cluster));
+      if (cluster.runnable.empty())
+        fail(Kind::deadlock, first_blocked(cluster), "no thread can go on\n" + state_text(cluster));
       ++cluster.steps;
       Thread& thread = next_thread(cluster);
       if (cluster.launch.step_limit && cluster.steps > cluster.launch.step_limit)
         fail(Kind::livelock, thread,
-             message("no end after %llu steps\n", static_cast<unsigned long long>(cluster.steps)) +
-                 deadlock_text(cluster));
+             message("no end within step_limit, %llu steps\n",
+                     static_cast<unsigned long long>(cluster.launch.step_limit)) +
+                 state_text(cluster));
       current = &thread;
       cluster.scheduler.switch_to(thread.context);
       current = nullptr;
-      if (cluster.failure.kind != Kind::none) return;
+      if (cluster.failure.kind != Kind::none || *cluster.launch.cancel) return;
     }
     while (!cluster.pending.empty()) land(*cluster.pending.back());
   } catch (const Failed&) {

@@ -138,8 +138,8 @@ struct Thread {
   Clock clock;
   Site site = 0;
   bool exited = false;
-  const char* waits_for = nullptr;  // for reports: what, and if it is an mbarrier, which and how
-  uint32_t wait_address = 0, wait_parity = 0, wait_phase = 0;
+  const char* waits_for = nullptr;  // for reports: what, and if it is an mbarrier, which and how;
+  uint32_t wait_address = 0, wait_parity = 0, wait_phase = 0;  // without `waits_for`, it is polled
   AsyncQueue copies{"cp.async"};
   AsyncQueue bulk{"cp.async.bulk group"};  // reads of shared memory,
   AsyncQueue bulk_writes{""};              // and what becomes of them in global memory, one for one

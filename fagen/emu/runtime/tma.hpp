@@ -118,6 +118,7 @@ struct BulkLoad : AsyncOp {
   struct Target {
     uint32_t smem, address;  // of the barrier
     Mbarrier* barrier;
+    uint32_t time;  // of the barrier's phase
   };
   Box box;
   std::vector<Target> targets;
@@ -126,12 +127,11 @@ struct BulkLoad : AsyncOp {
 
   void add_target(uint32_t smem, uint32_t barrier_address) {
     Mbarrier& barrier = mbarrier_for_async(issuer, barrier_address);
-    shared_check_write(by(issuer, barrier.component, barrier.time(), Proxy::async), smem, box.bytes,
-                       box.align);
-    barrier.copied = barrier.time();
+    uint32_t time = barrier.copied = barrier.time();
+    shared_check_write(by(issuer, barrier.component, time, Proxy::async), smem, box.bytes, box.align);
     barrier.copier = &issuer;
     barrier.copy_site = site;
-    targets.push_back({smem, barrier_address, &barrier});
+    targets.push_back({smem, barrier_address, &barrier, time});
   }
 
   void land() override {
@@ -140,6 +140,9 @@ struct BulkLoad : AsyncOp {
     for (Target& target : targets) {
       for (uint32_t offset = 0; offset < box.bytes; offset += 16)
         shared_land(issuer, box.place(target.smem, offset), &dense[offset], 16);
+      if (target.barrier->time() != target.time)
+        fail_mbarrier(issuer, target.address,
+                      "has ended the phase of a copy without its bytes: it expected fewer");
       complete_tx(issuer, *target.barrier, target.address, box.bytes);
     }
   }
