@@ -20,11 +20,9 @@ struct Position {
 
 template <int kStages, int kWarps>
 struct Ring {
-  static constexpr int kBytes = 16 * kStages;  // of both kinds of barriers
-
   uint32_t full, empty;
 
-  // The barriers take kBytes at `smem`. All threads of the CTA.
+  // The barriers take 16 * kStages bytes at `smem`. All threads of the CTA.
   __device__ __forceinline__ explicit Ring(uint32_t smem) : full(smem), empty(smem + 8 * kStages) {
     if (threadIdx.x == 0) {
 #pragma unroll
