@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fagen.errors import ArgumentError
 from fagen.ops import reference
-from fagen.ops.checks import BATCH_ROW_HEAD, torch_dtype
+from fagen.ops.checks import torch_dtype
+from fagen.ops.layout import BATCH_ROW_HEAD
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
 
-Tensors = tuple[Tensor, ...]
+Inputs = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -27,34 +29,50 @@ class Expected:
     allowed: float
 
 
-def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Tensors:
-    """Standard normal q, k and v in the problem's layout and dtype."""
+def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inputs:
+    """What the problem's op takes: standard normal q, k and v in the problem's layout and dtype.
+
+    With packed sequences, all of the shape's lengths, also where each starts and the longest lengths.
+    """
     generator = torch.Generator(device).manual_seed(seed)
 
     def tensor(length: int, heads: int, dim: int) -> Tensor:
-        middle = (length, heads) if problem.layout == "bshd" else (heads, length)
-        sizes = (shape.batch, *middle, dim)
+        sizes = {
+            "bshd": (shape.batch, length, heads, dim),
+            "bhsd": (shape.batch, heads, length, dim),
+            "thd": (shape.batch * length, heads, dim),
+        }[problem.layout]
         return torch.randn(sizes, generator=generator, device=device).to(torch_dtype(problem))
 
-    return (
+    def offsets(length: int) -> Tensor:
+        return length * torch.arange(shape.batch + 1, dtype=torch.int32, device=device)
+
+    tensors = (
         tensor(shape.seqlen_q, shape.heads_q, problem.head_dim),
         tensor(shape.seqlen_k, shape.heads_kv, problem.head_dim),
         tensor(shape.seqlen_k, shape.heads_kv, problem.dim_v),
     )
+    if problem.layout != "thd":
+        return tensors
+    return (*tensors, offsets(shape.seqlen_q), offsets(shape.seqlen_k), shape.seqlen_q, shape.seqlen_k)
 
 
-def expected(problem: Problem, inputs: Tensors) -> Expected:
+def expected(problem: Problem, inputs: Inputs) -> Expected:
     """The reference on these inputs, one K/V head of one batch entry at a time: score matrices are large."""
-    head = BATCH_ROW_HEAD[problem.layout][2]
-    group = inputs[0].shape[head] // inputs[1].shape[head]
+    batch, _, head = BATCH_ROW_HEAD[problem.layout]
+    tensors, offsets = inputs[:3], inputs[3:5]
+    group = tensors[0].shape[head] // tensors[1].shape[head]
     entries = []
-    for q, k, v in zip(*(x.split(1) for x in inputs), strict=True):
+    for q, k, v in [tensors] if batch is None else zip(*(x.split(1) for x in tensors), strict=True):
         parts = [
-            (*reference.attention(problem, *qkv), reference.plain_attention(problem, *qkv))
+            (
+                *reference.attention(problem, *qkv, *offsets),
+                reference.plain_attention(problem, *qkv, *offsets),
+            )
             for qkv in zip(q.split(group, head), k.split(1, head), v.split(1, head), strict=True)
         ]
         out, lse, plain = zip(*parts, strict=True)
-        entries.append((torch.cat(out, head), torch.cat(lse, 1), torch.cat(plain, head)))
+        entries.append((torch.cat(out, head), torch.cat(lse, -2), torch.cat(plain, head)))
     out, lse, plain = (torch.cat(x) for x in zip(*entries, strict=True))
     return Expected(out, lse, reference.allowed_error(problem, plain, out))
 

@@ -32,6 +32,10 @@ def _torch(backend: SDPBackend, problem: Problem, q: Tensor, k: Tensor, v: Tenso
     def by_head(x: Tensor) -> Tensor:  # and back; a view, the same memory that the op reads
         return x.transpose(1, 2) if problem.layout == "bshd" else x
 
+    if problem.layout == "thd":
+        raise RuntimeError("takes no packed sequences")
+    if problem.mask not in ("none", "causal"):
+        raise RuntimeError("has no sliding window")
     inputs = by_head(q), by_head(k), by_head(v)
     causal = problem.mask == "causal"  # top-left in torch: the same where there are as many queries as keys
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fagen.cli.console import table_console
-from fagen.cli.options import ArchOption, SetOption, ShapeOption, SpecArgument, overrides
-from fagen.plan import explain
+from fagen.cli.options import (
+    ArchOption,
+    SetOption,
+    ShapeOption,
+    SpecArgument,
+    in_a_directory,
+    overrides,
+)
+from fagen.plan import explain, timeline_svg, timeline_text
 from fagen.plan.planner import plan
+from fagen.plan.predict import typical_timeline
 from fagen.spec.load import load_spec
 
 
@@ -20,10 +29,32 @@ def plan_command(
     settings: SetOption = None,
     arch: ArchOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Print who does what when on one SM instead (v3).")
+    ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            callback=in_a_directory,
+            help="With --timeline: also draw it there.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Show the plan of a spec: schedule, budgets, memory map, engines, launch, traffic."""
+    """Show the plan of a spec: schedule, budgets, memory map, engines, launch, traffic; or its timeline."""
+    if timeline and as_json:
+        raise typer.BadParameter("--json: allowed only without --timeline")
+    if svg and not timeline:
+        raise typer.BadParameter("--svg: allowed only with --timeline")
     planned = plan(load_spec(spec, overrides(settings)), arch)
-    if as_json:
+    if timeline:
+        typer.echo(timeline_text.report(planned, shape))
+        if svg:
+            title = f"{planned.spec.name} on one SM of {planned.device.name}, B,Sq,Sk,Hq,Hkv = {shape}"
+            svg.write_text(timeline_svg.render(typical_timeline(planned, shape), title))
+    elif as_json:
         typer.echo(json.dumps(explain.to_json(planned, shape), indent=2))
-        return
-    table_console().print(explain.to_tables(planned, shape))
+    else:
+        table_console().print(explain.to_tables(planned, shape))

@@ -53,10 +53,5 @@ def shared_buffers(plan: Plan) -> tuple[SharedBuffer, ...]:
         for buffer in plan.buffers
         for stage in range(buffer.stages)
     ]
-    stages = plan.tiling.stages
-    barriers = [
-        SharedBuffer(f"{name}[{stage}]", plan.barriers_offset + 8 * (first + stage), 8)
-        for name, first in (("full", 0), ("empty", stages))
-        for stage in range(stages)
-    ]
-    return (*tiles, *barriers)
+    names = [f"{barrier.name}[{stage}]" for barrier in plan.barriers for stage in range(barrier.stages)]
+    return (*tiles, *(SharedBuffer(name, plan.barriers_offset + 8 * i, 8) for i, name in enumerate(names)))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-from types import SimpleNamespace
-
 from fagen.emit.render import render
 from fagen.emu import kernel
-from fagen.emu.kernel import Range
+from fagen.emu.kernel import Kernel, Range
 from fagen.emu.run import run
-from fagen.hw.dtypes import DTYPES
+from fagen.emu.tensormap import encode
+from fagen.plan.arguments import Arguments
 from fagen.plan.ir import Plan
-from fagen.plan.params import FORWARD, POINTERS, struct_format
+from fagen.plan.launch import Launch
+from fagen.plan.params import ADDRESSES, pack
 
-LSE_BYTES = 4
+SMS = 4  # of the emulated GPU: few, so that persistent CTAs have several work items at small sizes, too
+_WRITTEN = ("out", "lse", "counters")
 
 
 class Emulated:
@@ -24,48 +24,35 @@ class Emulated:
         self.plan = plan
         self.kernel = kernel.load(render(plan), kernel.shared_buffers(plan))
 
-    def launcher(self, grid: int, scalars: tuple[int | float, ...]) -> Launcher:
-        """Launches of `grid` CTAs; `scalars` are the fields of params.FORWARD after the pointers."""
-        return Launcher(self, grid, scalars)
+    def launcher(self, launch: Launch, arguments: Arguments) -> Launcher:
+        """Launches of the kernel."""
+        return Launcher(self.kernel, launch, arguments)
 
 
 class Launcher:
-    """One kernel at one grid and one set of shapes and strides; a call takes the pointers and runs it all."""
+    """One kernel at one grid and one set of shapes and strides; a call takes addresses and runs it all."""
 
-    def __init__(self, emulated: Emulated, grid: int, scalars: tuple[int | float, ...]):
-        self._kernel = emulated.kernel
-        self._grid = grid
-        self._scalars = scalars
-        self._extents = _extents(emulated.plan, scalars)
+    def __init__(self, kernel: Kernel, launch: Launch, arguments: Arguments):
+        self._kernel = kernel
+        self._launch = launch
+        self._arguments = arguments
 
-    def __call__(self, stream: int, q: int, k: int, v: int, out: int, lse: int) -> None:
-        """Run the kernel to its end; pointers are addresses of this process, and there are no streams.
+    def __call__(self, stream: int, *addresses: int) -> None:
+        """Run the kernel to its end; addresses are of this process, and there are no streams.
 
-        `lse` is 0 where it is not wanted. Raises EmulatorError.
+        They are those of params.ADDRESSES, without cu_seqlens where the kernel takes none; those of
+        the LSE and the counters are 0 where they are not wanted. Raises EmulatorError.
         """
-        pointers = {"q": q, "k": k, "v": v, "out": out, "lse": lse}
+        given = self._arguments
+        named = dict(zip(ADDRESSES, addresses, strict=False))
         ranges = [
-            Range(name, address, self._extents[name], writable=name in ("out", "lse"))
-            for name, address in pointers.items()
+            Range(name, address, given.extents[name], writable=name in _WRITTEN)
+            for name, address in named.items()
             if address
         ]
-        params = struct.pack(struct_format(), *pointers.values(), *self._scalars)
-        run(self._kernel, (self._grid, 1, 1), params, ranges)
-
-
-def _extents(plan: Plan, scalars: tuple[int | float, ...]) -> dict[str, int]:
-    """Bytes from the first to the last element of every tensor."""
-    p = SimpleNamespace(**dict(zip((param.name for param in FORWARD[POINTERS:]), scalars, strict=True)))
-    problem = plan.spec.problem
-    heads_kv = p.heads_q // p.heads_per_kv
-    extents = {"lse": LSE_BYTES * p.batch * p.heads_q * p.seqlen_q}
-    for name, rows, heads, dim in (
-        ("q", p.seqlen_q, p.heads_q, problem.head_dim),
-        ("k", p.seqlen_k, heads_kv, problem.head_dim),
-        ("v", p.seqlen_k, heads_kv, problem.dim_v),
-        ("out", p.seqlen_q, p.heads_q, problem.dim_v),
-    ):
-        sizes = {"batch": p.batch, "row": rows, "head": heads}
-        last = sum((size - 1) * getattr(p, f"{name}_{axis}_stride") for axis, size in sizes.items())
-        extents[name] = (last + dim) * DTYPES[problem.dtype].bytes if all(sizes.values()) else 0
-    return extents
+        maps = {
+            f"{name}_map": encode(placed.tensor_map, named[name] - placed.before)
+            for name, placed in given.maps.items()
+        }
+        params = pack(given.params, {**given.numbers, **named, **maps})
+        run(self._kernel, (self._launch.grid, 1, 1), params, ranges, (self._launch.cluster, 1, 1))

@@ -15,17 +15,10 @@ from torch.autograd import forward_ad
 
 from fagen.errors import ArgumentError
 from fagen.hw.dtypes import DTYPES
+from fagen.ops.layout import AXES, BATCH_ROW_HEAD
 from fagen.spec.model import Problem
 
 ALIGNMENT = 16  # bytes that a row of q, k or v must start at a multiple of: the widest copy of one thread
-
-# Axes of a tensor in each layout, and where batch, sequence and heads are among them.
-AXES = {
-    "bshd": ("batch", "sequence", "heads", "head_dim"),
-    "bhsd": ("batch", "heads", "sequence", "head_dim"),
-}
-BATCH_ROW_HEAD = {"bshd": (0, 1, 2), "bhsd": (0, 2, 1)}
-
 
 # Where an op runs: in the emulator, on CPU tensors; None: on the GPU of its tensors, and on a machine without
 # GPU in the emulator.
@@ -119,32 +112,33 @@ def _check_device(tensors: dict[str, Tensor], device: Device) -> None:
 
 
 def _check_sizes(problem: Problem, tensors: dict[str, Tensor]) -> None:
-    axes = f"({', '.join(AXES[problem.layout])}) (problem.layout: {problem.layout})"
+    names = AXES[problem.layout]
+    axes = f"({', '.join(names)}) (problem.layout: {problem.layout})"
     for name, x in tensors.items():
-        if x.dim() != 4:
-            raise ArgumentError(f"{name}: has shape {_shape(x)}; allowed: 4 dimensions, {axes}")
+        if x.dim() != len(names):
+            raise ArgumentError(f"{name}: has shape {_shape(x)}; allowed: {len(names)} dimensions, {axes}")
     for name, dim, key in (
         ("q", problem.head_dim, "head_dim"),
         ("k", problem.head_dim, "head_dim"),
         ("v", problem.dim_v, "head_dim" if problem.head_dim_v is None else "head_dim_v"),
     ):
-        if tensors[name].shape[3] != dim:
+        if tensors[name].shape[-1] != dim:
             raise ArgumentError(
-                f"{name}: has shape {_shape(tensors[name])}, last dimension {tensors[name].shape[3]}; "
+                f"{name}: has shape {_shape(tensors[name])}, last dimension {tensors[name].shape[-1]}; "
                 f"allowed: {dim} (problem.{key}), dimensions {axes}"
             )
-    batch, row, head = BATCH_ROW_HEAD[problem.layout]
+    batch, _, head = BATCH_ROW_HEAD[problem.layout]
     q, k, v = tensors.values()
 
     def refuse(name: str, what: str) -> None:
         found = ", ".join(f"{key} {_shape(x)}" for key, x in tensors.items())
         raise ArgumentError(f"{name}: {what}; found {found}, read as {axes}")
 
-    if q.shape[batch] != k.shape[batch]:
+    if batch is not None and q.shape[batch] != k.shape[batch]:
         refuse("k", f"batch is {k.shape[batch]}; allowed: {q.shape[batch]}, as in q")
-    for axis, size in (("batch", batch), ("sequence", row), ("heads", head)):
-        if v.shape[size] != k.shape[size]:
-            refuse("v", f"{axis} is {v.shape[size]}; allowed: {k.shape[size]}, as in k")
+    for axis, name in enumerate(names[:-1]):
+        if v.shape[axis] != k.shape[axis]:
+            refuse("v", f"{name} is {v.shape[axis]}; allowed: {k.shape[axis]}, as in k")
     heads_q, heads_kv = q.shape[head], k.shape[head]
     if heads_q != heads_kv and (heads_kv == 0 or heads_q % heads_kv):
         refuse("k", f"heads is {heads_kv}; allowed: a divisor of q's {heads_q} heads")

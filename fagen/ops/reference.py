@@ -7,6 +7,8 @@ the input dtype; `allowed_error` turns the error of the second into the toleranc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,6 +21,8 @@ def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
     *,
     scale: float | None = None,
     dtype: torch.dtype = torch.float64,
@@ -29,7 +33,17 @@ def attention(
     v [batch, seqlen_k, heads_kv, head_dim_v] in the problem's layout, on any device. `scale` is
     1/sqrt(head_dim) if left out. Returns out [batch, seqlen_q, heads_q, head_dim_v] in the same layout, and
     the natural-log LSE [batch, heads_q, seqlen_q]. A query that sees no key has out 0 and LSE -inf.
+
+    Layout thd: q [tokens_q, heads_q, head_dim], k and v [tokens_k, heads_kv, ...], the offsets of the
+    sequences [sequences + 1]; LSE [heads_q, tokens_q]. A row of no sequence has out 0 and LSE -inf.
     """
+    if problem.layout == "thd":
+        out = q.new_zeros((*q.shape[:2], problem.dim_v), dtype=dtype)
+        lse = q.new_full((q.shape[1], q.shape[0]), -math.inf, dtype=dtype)
+        for rows, one in _sequences(q, k, v, cu_seqlens_q, cu_seqlens_k):
+            own_out, own_lse = attention(_alone(problem), *one, scale=scale, dtype=dtype)
+            out[rows], lse[:, rows] = own_out[0], own_lse[0]
+        return out, lse
     q, k, v = _by_head(problem, q.to(dtype), k.to(dtype), v.to(dtype))
     scores = _default_scale(problem, scale) * (q @ k.mT)
     scores = scores.masked_fill(~visible(problem, q.shape[-2], k.shape[-2], q.device), -math.inf)
@@ -39,9 +53,21 @@ def attention(
 
 
 def plain_attention(
-    problem: Problem, q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None
+    problem: Problem,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    *,
+    scale: float | None = None,
 ) -> Tensor:
     """Eager attention in the input dtype with fp32 softmax: `out` of `attention`, rounded at every step."""
+    if problem.layout == "thd":
+        out = q.new_zeros((*q.shape[:2], problem.dim_v))
+        for rows, one in _sequences(q, k, v, cu_seqlens_q, cu_seqlens_k):
+            out[rows] = plain_attention(_alone(problem), *one, scale=scale)[0]
+        return out
     q, k, v = _by_head(problem, q, k, v)
     scores = _default_scale(problem, scale) * (q @ k.mT)
     seen = visible(problem, q.shape[-2], k.shape[-2], q.device)
@@ -64,12 +90,31 @@ def allowed_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:
 
 
 def visible(problem: Problem, seqlen_q: int, seqlen_k: int, device: torch.device | None = None) -> Tensor:
-    """Which keys each query sees, bool [seqlen_q, seqlen_k]; causal is aligned to the bottom-right corner."""
-    if problem.mask == "none":
-        return torch.ones(seqlen_q, seqlen_k, dtype=torch.bool, device=device)
-    query = torch.arange(seqlen_q, device=device).unsqueeze(1)
+    """Which keys each query sees, bool [seqlen_q, seqlen_k]; masks are aligned to the bottom-right corner."""
+    left, right = problem.window
+    place = torch.arange(seqlen_q, device=device).unsqueeze(1) + seqlen_k - seqlen_q
     key = torch.arange(seqlen_k, device=device).unsqueeze(0)
-    return key <= query + seqlen_k - seqlen_q
+    seen = torch.ones(seqlen_q, seqlen_k, dtype=torch.bool, device=device)
+    if left is not None:
+        seen &= key >= place - left
+    if right is not None:
+        seen &= key <= place + right
+    return seen
+
+
+def _sequences(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None
+) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
+    """Each packed sequence's rows of q, and its q, k and v as a batch of one in layout bshd."""
+    assert cu_seqlens_q is not None and cu_seqlens_k is not None
+    starts = zip(pairwise(cu_seqlens_q.tolist()), pairwise(cu_seqlens_k.tolist()), strict=True)
+    for queries, keys in starts:
+        rows, columns = slice(*queries), slice(*keys)
+        yield rows, (q[rows].unsqueeze(0), k[columns].unsqueeze(0), v[columns].unsqueeze(0))
+
+
+def _alone(problem: Problem) -> Problem:
+    return problem.model_copy(update={"layout": "bshd"})
 
 
 def _default_scale(problem: Problem, scale: float | None) -> float:

@@ -15,10 +15,15 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fagen.errors import ArgumentError
-from fagen.ops.checks import BATCH_ROW_HEAD, Device, check_tensors
+from fagen.ops.checks import Device, check_tensors
+from fagen.ops.layout import Packing, result_sizes
+from fagen.ops.packing import check_packing
 from fagen.spec.model import Problem, Spec
 
-Run = Callable[[Tensor, Tensor, Tensor, float | None], tuple[Tensor, Tensor]]
+# (q, k, v, packing, scale); no packing in batched layouts.
+Run = Callable[[Tensor, Tensor, Tensor, Packing | None, float | None], tuple[Tensor, Tensor]]
+
+_PACKING = "Tensor cu_seqlens_q, Tensor cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, "
 
 _LIBRARY = torch.library.Library("fagen", "FRAGMENT")
 _LOCK = Lock()
@@ -28,8 +33,9 @@ _specs: dict[str, Spec] = {}  # by op name, without what to tune
 def register(name: str, spec: Spec, run: Run, device: Device = None) -> OpOverload:
     """The op `fagen::name(q, k, v, scale=None) -> (out, lse)`, computed by `run`; defined on first use.
 
-    `device` is the op's (see ops.checks). A second registration with an equal spec returns the first one's
-    op. Raises ArgumentError if `name` already stands for a spec that differs in anything but `tune`.
+    With packed sequences it takes the fields of Packing after v. `device` is the op's (see ops.checks). A
+    second registration with an equal spec returns the first one's op. Raises ArgumentError if `name` already
+    stands for a spec that differs in anything but `tune`.
     """
     spec = spec.model_copy(update={"tune": {}})
     with _LOCK:
@@ -46,19 +52,27 @@ def register(name: str, spec: Spec, run: Run, device: Device = None) -> OpOverlo
 
 
 def _define(name: str, problem: Problem, run: Run, device: Device) -> None:
+    packed = problem.layout == "thd"
     _LIBRARY.define(
-        f"{name}(Tensor q, Tensor k, Tensor v, float? scale=None) -> (Tensor out, Tensor lse)",
+        f"{name}(Tensor q, Tensor k, Tensor v, {_PACKING if packed else ''}float? scale=None) "
+        "-> (Tensor out, Tensor lse)",
         # Strides and alignment of q, k and v are checked, so a compiler must not choose others.
         tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
     )
-    # For every device: a tensor that is on the wrong one gets the op's own error.
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
 
-    def fake(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor]:
+    def fake(
+        q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, scale: float | None
+    ) -> tuple[Tensor, Tensor]:
         check_tensors(problem, q, k, v, device)
-        batch, row, head = BATCH_ROW_HEAD[problem.layout]
-        lse = q.new_empty((q.shape[batch], q.shape[head], q.shape[row]), dtype=torch.float32)
-        return q.new_empty((*q.shape[:3], problem.dim_v)), lse
+        if packing is not None:
+            check_packing(packing, q)
+        out_sizes, lse_sizes = result_sizes(problem, q)
+        return q.new_empty(out_sizes), q.new_empty(lse_sizes, dtype=torch.float32)
+
+    with_schema = _packed if packed else _batched
+    # For every device: a tensor that is on the wrong one gets the op's own error.
+    _LIBRARY.impl(name, with_schema(run), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"fagen::{name}", with_schema(fake), lib=_LIBRARY)
 
     def backward(ctx: Any, *grads: Tensor) -> None:
         raise ArgumentError(
@@ -66,8 +80,30 @@ def _define(name: str, problem: Problem, run: Run, device: Device) -> None:
             "call it under torch.no_grad() or on detached tensors"
         )
 
-    torch.library.register_fake(f"fagen::{name}", fake, lib=_LIBRARY)
     torch.library.register_autograd(f"fagen::{name}", backward, lib=_LIBRARY)
+
+
+def _batched(run: Run) -> Callable[..., tuple[Tensor, Tensor]]:
+    def with_schema(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor]:
+        return run(q, k, v, None, scale)
+
+    return with_schema
+
+
+def _packed(run: Run) -> Callable[..., tuple[Tensor, Tensor]]:
+    def with_schema(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        return run(q, k, v, Packing(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), scale)
+
+    return with_schema
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[str]:

@@ -13,24 +13,23 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fagen.plan import io, symbols
+from fagen.plan import io
+from fagen.plan.family import RESOLVED
 from fagen.plan.formulas import FORMULAS, SYMBOLS, R, f, law
 from fagen.plan.ir import Account, Plan
 from fagen.plan.launch import Shape, launch
+from fagen.plan.planner import FAMILIES
 from fagen.plan.predict import predict
 
 DEFAULT_SHAPE = Shape(batch=2, seqlen_q=8192, seqlen_k=8192, heads_q=16, heads_kv=16)
 
-MASKS = {
-    "none": "none: every query sees every key",
-    "causal": "causal: bottom-right, query i sees key j <= i + S_k - S_q",
-}
-# True of the v2 forward by construction: one CTA per (batch, head, Q block), and no second kernel.
+# True of these forwards by construction: one CTA for each (batch, head, Q block), and no second kernel.
 BATCH_INVARIANCE = (
-    "always, without a setting: one CTA walks all keys of its queries in a fixed order (no split-KV, no "
-    "atomics), so a row's bits do not depend on the batch size, on other sequences or on other heads; "
-    "queries of one sequence that share a warp decide together when to rescale"
+    "always, without a setting: one CTA walks all keys of its queries in a fixed order (no split-KV, no sums "
+    "by atomics), so a row's bits do not depend on the batch size, on other sequences or on other heads"
 )
+RESCALED_TOGETHER = "queries of one sequence that share a warp decide together when to rescale"
+PACKED_TOGETHER = f"{RESCALED_TOGETHER}, those of the query heads of one K/V head among them"
 
 
 class Code(str):
@@ -59,9 +58,11 @@ def sections(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> list[Section]:
     return [
         _kernel(plan),
         _schedule(plan),
+        *([_roles(plan)] if plan.tiling.load_warps else ()),
         *map(_account, plan.accounts),
         _shared_memory(plan),
-        _symbols("Symbols of the budgets and engines", symbols.MEANINGS),
+        *([_barriers(plan)] if plan.tiling.load_warps else ()),
+        _symbols("Symbols of the budgets and engines", FAMILIES[plan.spec.family].symbols),
         _engines(plan),
         _launch(plan, shape),
         _prediction(plan, shape),
@@ -99,8 +100,8 @@ def _kernel(plan: Plan) -> Section:
         "head_dim": problem.head_dim,
         "head_dim_v": problem.dim_v,
         "layout": problem.layout,
-        "mask": MASKS[problem.mask],
-        "batch-invariant": BATCH_INVARIANCE,
+        "mask": _mask(problem.window),
+        "batch-invariant": _batch_invariance(plan),
     }
     notes = [
         f"{row.name}: estimated, not published: {', '.join(row.estimates)}"
@@ -110,22 +111,48 @@ def _kernel(plan: Plan) -> Section:
     return _facts("Kernel", facts, notes)
 
 
-def _schedule(plan: Plan) -> Section:
+def _mask(window: tuple[int | None, int | None]) -> str:
+    place = "i + S_k - S_q"
+    match window:
+        case (None, None):
+            return "none: every query sees every key"
+        case (None, 0):
+            return f"causal: bottom-right, query i sees key j <= {place}"
+    left, right = window
+    first = "" if left is None else f"{place} - {left} <= "
+    last = "" if right is None else f" <= {place} + {right}"
+    return f"window: bottom-right, query i sees key {first}j{last}"
+
+
+def _batch_invariance(plan: Plan) -> str:
     tiling = plan.tiling
-    resolved = {
-        "tile.q": tiling.q,
-        "tile.kv": tiling.kv,
-        "stages.kv": tiling.stages,
-        "roles.math.warps": tiling.warps,
-        "q_operand": tiling.q_operand,
-        "ctas_per_sm": tiling.ctas_per_sm,
-        "softmax.rescale": "always" if tiling.lazy_rescale is None else f"lazy: {tiling.lazy_rescale:g}",
-        "scheduler": tiling.scheduler,
-    }
+    if tiling.rescales:
+        return BATCH_INVARIANCE
+    return f"{BATCH_INVARIANCE}; {PACKED_TOGETHER if tiling.pack_gqa else RESCALED_TOGETHER}"
+
+
+def _schedule(plan: Plan) -> Section:
     rows = (
-        (Code(key), value, "planner" if key in plan.planned else "spec") for key, value in resolved.items()
+        (Code(key), RESOLVED[key](plan.tiling), "planner" if key in plan.planned else "spec")
+        for key in FAMILIES[plan.spec.family].keys
     )
     return Section("Schedule", ("key", "value", "chosen by"), tuple(rows))
+
+
+def _roles(plan: Plan) -> Section:
+    tiling = plan.tiling
+    groups = tiling.warps // 4
+    counter = "; a counter in global memory hands it work items" if tiling.has_counters else ""
+    loads = f"one thread issues the TMA loads of Q, K and V{counter}"
+    turns = "; in turns, by named barriers" if tiling.pingpong else ""
+    rows = (
+        ("load", tiling.load_warps, tiling.load_registers, loads),
+        *(
+            (f"math {group}", 4, tiling.math_registers, f"rows {64 * group} to {64 * group + 63} of Q{turns}")
+            for group in range(groups)
+        ),
+    )
+    return Section("Roles", ("role", "warps", "registers of a thread", "does"), rows)
 
 
 def _account(account: Account) -> Section:
@@ -140,8 +167,22 @@ def _shared_memory(plan: Plan) -> Section:
         "Shared memory map",
         ("buffer", "offset", "stages", "rows", "columns", "bytes"),
         tuple(rows),
-        ("columns are padded to a multiple of 16; O leaves through the buffer of Q",),
+        (f"columns are padded to {FAMILIES[plan.spec.family].padding}; O leaves {_way_of_o(plan)}",),
     )
+
+
+def _way_of_o(plan: Plan) -> str:
+    if plan.spec.family == "v2":
+        return "through the buffer of Q"
+    return "through a buffer of its own" if plan.tiling.own_o else "straight from registers"
+
+
+def _barriers(plan: Plan) -> Section:
+    rows, offset = [], plan.barriers_offset
+    for barrier in plan.barriers:
+        rows.append((Code(barrier.name), offset, barrier.stages, barrier.meaning))
+        offset += 8 * barrier.stages
+    return Section("Barriers", ("mbarrier", "offset", "stages", "says"), tuple(rows))
 
 
 def _engines(plan: Plan) -> Section:
@@ -169,8 +210,10 @@ def _launch(plan: Plan, shape: Shape) -> Section:
         "CTAs at a time": plan.device.sms * plan.tiling.ctas_per_sm,
         "threads per CTA": plan.tiling.threads,
         "dynamic shared memory, bytes": plan.smem_bytes,
-        "heads side by side": launched.scalars.heads_in_l2,
+        "heads side by side": launched.scalars.heads_abreast,
     }
+    if launched.cluster > 1:
+        facts["CTAs of a cluster"] = launched.cluster
     return _facts("Launch", facts)
 
 
@@ -239,6 +282,8 @@ def _key(text: str) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float) and value < 1000:
         return f"{value:.4g}"
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

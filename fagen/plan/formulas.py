@@ -36,7 +36,7 @@ SYMBOLS: dict[sp.Symbol, str] = {
     M: "elements that shared memory of one CTA holds",
     Br: "rows of a Q block",
     Bc: "rows of a K/V block",
-    Tr: "Q blocks, ceil(Nq/Br)",
+    Tr: "Q blocks, ceil(Nq/Br); of those that load K and V together (cluster, pack_gqa) the share of one",
     Tc: "K/V blocks, ceil(Nk/Bc)",
     f: "share of the inner loops that the mask leaves: 1 without a mask, about 1/2 for causal",
     R: "times the operands of the inner loop come from HBM: 1 when L2 absorbs the re-reads",

@@ -10,10 +10,10 @@ from typing import Any
 import sympy as sp
 
 from fagen.hw.dtypes import DTYPES
-from fagen.plan.causal import Blocks
+from fagen.plan.blocks import Blocks, Window
 from fagen.plan.formulas import STATISTIC, V1_BLOCKS, B, Formula, Hk, Hq, M, Nk, Nq, R, Tc, Tr, f
 from fagen.plan.ir import Plan
-from fagen.plan.launch import Shape, launch
+from fagen.plan.launch import Shape, launch, queries_per_tile
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv
 
 
@@ -29,13 +29,15 @@ class Setting:
     head_dim: int
     head_dim_v: int
     element_bytes: int
-    causal: bool  # bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
-    tile_q: int  # the v2 kernel's Br
-    tile_kv: int  # the v2 kernel's Bc
+    window: Window  # the mask: see blocks.py
+    tile_q: int  # queries of a CTA's Q tile, in v2's loop order
+    tile_kv: int  # keys of its K/V tile
     smem_bytes: int  # shared memory that one CTA may have
     l2_bytes: int
     ctas: int  # CTAs that run at a time: SMs * CTAs per SM
-    heads_in_l2: int  # (batch, query head) pairs that the v2 forward runs side by side
+    heads_abreast: int  # (batch, query head or heads of one tile) pairs that the forward runs side by side
+    heads_per_tile: int = 1  # query heads of one K/V head that share a Q tile
+    cluster: int = 1  # CTAs of neighbouring Q tiles that load K and V together
 
     @property
     def heads_per_kv(self) -> int:
@@ -46,6 +48,7 @@ class Setting:
 def setting(plan: Plan, shape: Shape) -> Setting:
     """The setting of a plan's kernel and device on a shape."""
     problem = plan.spec.problem
+    group = shape.heads_q // shape.heads_kv
     return Setting(
         batch=shape.batch,
         seqlen_q=shape.seqlen_q,
@@ -55,13 +58,15 @@ def setting(plan: Plan, shape: Shape) -> Setting:
         head_dim=problem.head_dim,
         head_dim_v=problem.dim_v,
         element_bytes=DTYPES[problem.dtype].bytes,
-        causal=problem.mask == "causal",
-        tile_q=plan.tiling.q,
+        window=problem.window,
+        tile_q=queries_per_tile(plan, group),
         tile_kv=plan.tiling.kv,
         smem_bytes=plan.arch.smem_per_cta,
         l2_bytes=plan.device.l2_bytes,
         ctas=plan.device.sms * plan.tiling.ctas_per_sm,
-        heads_in_l2=launch(plan, shape, scale=1.0).scalars.heads_in_l2,
+        heads_abreast=launch(plan, shape, scale=1.0).scalars.heads_abreast,
+        heads_per_tile=group if plan.tiling.pack_gqa else 1,
+        cluster=plan.tiling.cluster,
     )
 
 
@@ -77,9 +82,9 @@ def values(one: Formula, s: Setting) -> dict[sp.Basic | complex, Any]:
         tile_q, tile_kv = (int(V1_BLOCKS[symbol].subs(elements)) for symbol in (Br, Bc))
     else:
         tile_q, tile_kv = s.tile_q, s.tile_kv
-    blocks = Blocks(s.seqlen_q, s.seqlen_k, tile_q, tile_kv)
+    blocks = Blocks(s.seqlen_q, s.seqlen_k, tile_q, tile_kv, s.window)
     share = Fraction(1)
-    if s.causal and s.seqlen_q and s.seqlen_k:
+    if s.seqlen_q and s.seqlen_k:
         if (one.algorithm, one.direction) == ("v2", "forward"):  # Q blocks outside
             share = Fraction(blocks.keys_read, blocks.along_q * s.seqlen_k)
         else:
@@ -93,7 +98,7 @@ def values(one: Formula, s: Setting) -> dict[sp.Basic | complex, Any]:
         d: s.head_dim,
         dv: s.head_dim_v,
         bytes_: s.element_bytes,
-        Tr: blocks.along_q,
+        Tr: sp.Rational(blocks.along_q, s.heads_per_tile * s.cluster),
         Tc: blocks.along_kv,
         f: sp.Rational(share),
         R: sp.Rational(reads_from_hbm(one.direction, share, s)),
@@ -112,10 +117,11 @@ def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
     if direction == "forward":
         operands = s.seqlen_k * row
         blocks = _blocks(s.seqlen_q, s.tile_q)  # of one (batch, query head) pair
-        groups = _blocks(s.ctas, max(s.heads_in_l2 * blocks, 1))
-        pairs = min(groups * s.heads_in_l2, s.batch * s.heads_q)
-        in_flight = _blocks(pairs, s.heads_per_kv)
-        ctas_per_head = s.heads_per_kv * blocks
+        groups = _blocks(s.ctas, max(s.heads_abreast * blocks, 1))
+        pairs = min(groups * s.heads_abreast, s.batch * s.heads_q // s.heads_per_tile)
+        sharing = s.heads_per_kv // s.heads_per_tile  # pairs of one K/V head
+        in_flight = _blocks(pairs, sharing)
+        ctas_per_head = sharing * blocks
     else:
         operands = s.heads_per_kv * s.seqlen_q * (row + 4 * s.head_dim + 2 * STATISTIC)
         ctas_per_head = _blocks(s.seqlen_k, s.tile_kv)
@@ -135,7 +141,9 @@ def _cut_pairs(direction: str, in_flight_bytes: int, ctas_per_head: int, s: Sett
     on an H200: docs/performance.md.)
     """
     row = (s.head_dim + s.head_dim_v) * s.element_bytes
-    if direction != "forward" or s.causal or in_flight_bytes + s.ctas * s.tile_q * row <= s.l2_bytes / 2:
+    moved = in_flight_bytes + s.ctas * s.tile_q * s.heads_per_tile * row
+    masked = s.window != (None, None)
+    if direction != "forward" or masked or not ctas_per_head or moved <= s.l2_bytes / 2:
         return Fraction(0)
     heads = s.batch * s.heads_kv
     ends = _blocks(heads * ctas_per_head, s.ctas) - 1  # of waves, but the last

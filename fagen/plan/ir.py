@@ -14,16 +14,27 @@ from fagen.spec.model import Spec
 
 @dataclass(frozen=True)
 class Tiling:
-    """The schedule with every key resolved."""
+    """The schedule with every key resolved. What only v3 has is at its default in v2."""
 
     q: int  # rows of Q per CTA (Br)
     kv: int  # rows of K, V per step (Bc)
-    warps: int
+    warps: int  # math warps
     stages: int  # K/V tiles in the ring
     ctas_per_sm: int
     q_operand: str  # "shared" | "registers"
-    lazy_rescale: float | None  # log2 growth of the row maximum left unapplied; None: rescale always
-    scheduler: str  # "in_order" | "longest_first"
+    lazy_rescale: float | None  # log2 growth of the row maximum left unapplied; None: nothing is
+    scheduler: str  # "in_order" | "longest_first" | "persistent" | "persistent_lpt"
+    load_warps: int = 0  # warps that only load
+    load_registers: int = 0  # of a thread of theirs; 0: no setmaxnreg
+    math_registers: int = 0  # of a math thread; 0: no setmaxnreg
+    pingpong: bool = False  # math warpgroups multiply in turns
+    overlap: bool = False  # S of the next tile is begun before the softmax of this one
+    q_stages: int = 1  # Q tiles in shared memory
+    own_o: bool = False  # O leaves through a buffer of its own
+    growth: float | None = None  # log2 of a tile's row sum up to which no maximum is sought; None: always
+    polynomial: float = 0.0  # share of the exponentials off the exp2 unit
+    cluster: int = 1  # CTAs that load each K and V tile together
+    pack_gqa: bool = False  # the query heads of one K/V head share a Q tile
 
     @property
     def rows_per_warp(self) -> int:
@@ -31,9 +42,19 @@ class Tiling:
         return self.q // self.warps
 
     @property
+    def rescales(self) -> bool:
+        """Whether every tile moves O to its rows' maxima."""
+        return self.lazy_rescale is None and self.growth is None
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether work items are handed out by counters in global memory."""
+        return self.scheduler == "persistent_lpt"
+
+    @property
     def threads(self) -> int:
         """Threads per CTA."""
-        return 32 * self.warps
+        return 32 * (self.load_warps + self.warps)
 
 
 @dataclass(frozen=True)
@@ -69,12 +90,21 @@ class Account:
 class Buffer:
     """A tile in shared memory: `stages` copies of rows x cols elements, from byte `offset` on."""
 
-    name: str  # "q" | "k" | "v"
+    name: str  # "q" | "k" | "v" | "o"
     offset: int  # bytes from the start of dynamic shared memory
     rows: int
-    cols: int  # padded to a multiple of 16; of q the wider of Q and O, which is staged through it
+    cols: int  # padded; of a q that O is staged through the wider of Q and O
     stages: int
     bytes: int  # of all stages
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """`stages` words of 8 bytes, one for each stage of a buffer: mbarriers, or what goes with them."""
+
+    name: str  # "k_full"
+    stages: int
+    meaning: str  # what a complete phase says, or what the word holds
 
 
 @dataclass(frozen=True)
@@ -109,9 +139,10 @@ class Plan:
     device: Device
     tiling: Tiling
     planned: tuple[str, ...]  # schedule keys that the planner chose
-    dim: int  # head_dim padded to a multiple of 16
-    dim_v: int  # head_dim_v padded to a multiple of 16
+    dim: int  # head_dim padded to what the family multiplies at a time
+    dim_v: int  # head_dim_v, likewise
     buffers: tuple[Buffer, ...]
+    barriers: tuple[Barrier, ...]  # side by side, in this order
     accounts: tuple[Account, ...]
     engines: Engines
 
@@ -122,10 +153,10 @@ class Plan:
 
     @property
     def barriers_offset(self) -> int:
-        """Where the ring's mbarriers start: after the tiles."""
-        return sum(buffer.bytes for buffer in self.buffers)
+        """Where the mbarriers start: after the tiles."""
+        return max(buffer.offset + buffer.bytes for buffer in self.buffers)
 
     @property
     def smem_bytes(self) -> int:
-        """Dynamic shared memory per CTA: the tiles, and a full and an empty mbarrier per stage."""
-        return self.barriers_offset + 16 * self.tiling.stages
+        """Dynamic shared memory per CTA: the tiles and the barriers."""
+        return self.barriers_offset + 8 * sum(barrier.stages for barrier in self.barriers)

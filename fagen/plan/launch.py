@@ -9,7 +9,9 @@ from typing import NamedTuple
 from fagen.errors import PlanError
 from fagen.hw.dtypes import DTYPES
 from fagen.plan.ir import Plan
+from fagen.plan.v3 import WARPGROUP_ROWS
 
+ABREAST = 4  # (sequence, head) pairs: measured, docs/performance.md
 INT32_MAX = 2**31 - 1  # largest grid in x, and what the kernel's int32 parameters hold
 
 
@@ -17,11 +19,13 @@ INT32_MAX = 2**31 - 1  # largest grid in x, and what the kernel's int32 paramete
 class Shape:
     """Sizes of one call; heads_q is a multiple of heads_kv."""
 
-    batch: int
-    seqlen_q: int
+    batch: int  # sequences
+    seqlen_q: int  # packed sequences: of the longest
     seqlen_k: int
     heads_q: int
     heads_kv: int
+    tokens_q: int | None = None  # packed sequences: rows of q in all; None: each sequence has seqlen_q
+    tokens_k: int | None = None
 
     def __str__(self) -> str:
         """As the command line spells it: B,Sq,Sk,Hq,Hkv."""
@@ -29,7 +33,7 @@ class Shape:
 
 
 class Scalars(NamedTuple):
-    """The scalar fields of `params.FORWARD`, in their order, which are also its last fields."""
+    """The numbers among the kernel's parameters but for strides; see `params.forward`."""
 
     batch: int
     heads_q: int
@@ -37,57 +41,99 @@ class Scalars(NamedTuple):
     seqlen_q: int
     seqlen_k: int
     q_tiles: int
-    heads_in_l2: int
+    heads_abreast: int
     scale_log2: float
+    tokens_q: int
+    tokens_k: int
 
 
 @dataclass(frozen=True)
 class Launch:
-    """CTAs of the 1-D grid (0: nothing to compute, do not launch) and the kernel's scalars."""
+    """CTAs of the 1-D grid, those of a cluster, and the kernel's scalars.
+
+    A grid of 0 is not launched: out is then 0 and LSE -inf, if they have elements at all.
+    """
 
     grid: int
+    cluster: int
     scalars: Scalars
 
 
-def launch(plan: Plan, shape: Shape, scale: float) -> Launch:
-    """The grid of batch * heads_q * ceil(seqlen_q / Br) CTAs and the scalars, for softmax scale `scale`.
+def launch(plan: Plan, shape: Shape, scale: float, sms: int | None = None) -> Launch:
+    """The launch for softmax scale `scale` on a GPU with `sms` SMs, those of the plan's device if left out.
 
-    Raises PlanError if the grid or a size is beyond what the kernel's 32-bit integers hold.
+    A cluster (v2: a CTA) per work item, i.e. per sequence, head and Q tiles, one for each CTA. Persistent
+    clusters are at most as many as fill the SMs, and share out the items.
+    Raises PlanError if the grid or a size is beyond what the kernel's 32-bit integers hold, or if more query
+    heads share a K/V head than `pack_gqa` has rows for.
     """
-    q_tiles = -(-shape.seqlen_q // plan.tiling.q)
-    grid = shape.batch * shape.heads_q * q_tiles
-    # The last tile reaches past the last row and key, and past the keys that a row beyond the last would see.
-    longest = INT32_MAX - max(plan.tiling.q, plan.tiling.kv)
-    for name, value, allowed in (
-        ("batch * heads_q * ceil(seqlen_q / tile.q)", grid, INT32_MAX),
-        ("seqlen_q", shape.seqlen_q, longest),
-        ("seqlen_k", shape.seqlen_k, longest),
-    ):
-        if value > allowed:
-            raise PlanError(f"{plan.spec.name}: {name} is {value:,}; allowed: up to {allowed:,}")
-    heads_per_kv = shape.heads_q // shape.heads_kv if shape.heads_kv else 1
+    tiling, sms = plan.tiling, plan.device.sms if sms is None else sms
+    group = shape.heads_q // shape.heads_kv if shape.heads_kv else 1
+    if tiling.pack_gqa and group > WARPGROUP_ROWS:
+        raise PlanError(
+            f"{plan.spec.name}: {group} query heads share a K/V head; allowed with schedule.pack_gqa: up to "
+            f"{WARPGROUP_ROWS}"
+        )
+    heads = shape.heads_kv if tiling.pack_gqa else shape.heads_q
+    q_tiles = -(-shape.seqlen_q // (queries_per_tile(plan, group) * tiling.cluster))
+    items = shape.batch * heads * q_tiles
+    tokens_q = shape.batch * shape.seqlen_q if shape.tokens_q is None else shape.tokens_q
+    tokens_k = shape.batch * shape.seqlen_k if shape.tokens_k is None else shape.tokens_k
+    _check_sizes(plan, shape, items * tiling.cluster)
+
     scalars = Scalars(
         batch=shape.batch,
-        heads_q=shape.heads_q,
-        heads_per_kv=heads_per_kv,
+        heads_q=heads,
+        heads_per_kv=group,
         seqlen_q=shape.seqlen_q,
         seqlen_k=shape.seqlen_k,
         q_tiles=q_tiles,
-        heads_in_l2=_heads_in_l2(plan, shape, heads_per_kv),
+        heads_abreast=_heads_abreast(plan, shape, heads, q_tiles, sms),
         scale_log2=scale * math.log2(math.e),
+        tokens_q=tokens_q,
+        tokens_k=tokens_k,
     )
-    return Launch(grid, scalars)
+    if plan.spec.family == "v3" and not (shape.seqlen_k and tokens_q and tokens_k):
+        items = 0  # there are no tensor maps of empty tensors
+    if tiling.scheduler.startswith("persistent"):
+        items = min(items, sms // tiling.cluster)
+    return Launch(items * tiling.cluster, tiling.cluster, scalars)
 
 
-def _heads_in_l2(plan: Plan, shape: Shape, heads_per_kv: int) -> int:
-    """(batch, query head) pairs whose distinct K and V fill at most half of L2; whole groups of one K/V head.
+def queries_per_tile(plan: Plan, heads_per_kv: int) -> int:
+    """Queries of one sequence in a Q tile; with `pack_gqa` each has a row per query head of the K/V head.
 
-    Half, because Q, O and the K and V of the next group pass through L2 as well. In-order grids finish a pair
-    before the next one starts, and need no group.
+    A warpgroup's 64 rows hold whole queries only.
     """
-    if plan.tiling.scheduler == "in_order":
+    if not plan.tiling.pack_gqa:
+        return plan.tiling.q
+    return plan.tiling.q // WARPGROUP_ROWS * (WARPGROUP_ROWS // heads_per_kv)
+
+
+def _check_sizes(plan: Plan, shape: Shape, items: int) -> None:
+    # The last tile reaches past the last row and key, and past the keys that a row beyond the last would see.
+    # A window's side is added to such a row.
+    sides = [side for side in plan.spec.problem.window if side is not None]
+    longest = INT32_MAX - max(plan.tiling.q * plan.tiling.cluster, plan.tiling.kv) - max(sides, default=0)
+    for name, value, allowed in (
+        ("batch * heads_q * ceil(seqlen_q / tile.q)", items, INT32_MAX),
+        ("seqlen_q", shape.seqlen_q, longest),
+        ("seqlen_k", shape.seqlen_k, longest),
+        ("tokens_q", shape.tokens_q or 0, longest),
+        ("tokens_k", shape.tokens_k or 0, longest),
+    ):
+        if value > allowed:
+            raise PlanError(f"{plan.spec.name}: {name} is {value:,}; allowed: up to {allowed:,}")
+
+
+def _heads_abreast(plan: Plan, shape: Shape, heads: int, q_tiles: int, sms: int) -> int:
+    """(sequence, head) pairs that `longest_first` runs side by side; whole groups of one K/V head.
+
+    As many as have a Q tile for every SM in the three quarters of tiles that are not left to the end, and at
+    least ABREAST. Other orders finish a pair before the next one starts.
+    """
+    if plan.tiling.scheduler not in ("longest_first", "persistent_lpt") or not q_tiles:
         return 1
-    problem = plan.spec.problem
-    kv_bytes = shape.seqlen_k * (problem.head_dim + problem.dim_v) * DTYPES[problem.dtype].bytes
-    kv_heads = plan.device.l2_bytes // 2 // max(1, kv_bytes)
-    return max(1, min(max(1, kv_heads) * heads_per_kv, shape.batch * shape.heads_q))
+    wanted = max(ABREAST, -(-sms // (q_tiles - q_tiles // 4)))
+    share = max(1, heads // shape.heads_kv) if shape.heads_kv else 1  # heads that read the same K and V
+    return max(1, min(-(-wanted // share) * share, shape.batch * heads))

@@ -1,12 +1,31 @@
 """The forward kernel's one argument, field by field: the template prints it as a struct, the launch packs it.
 
-Kept in one table so that device and host cannot disagree about it.
+Kept in one place so that device and host cannot disagree about it.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fagen.plan.ir import Plan
+from fagen.plan.tensor_map import BYTES
+
+# What a call brings, in the order that launchers take it; cu_seqlens with packed sequences only.
+ADDRESSES: tuple[str, ...] = ("q", "k", "v", "out", "lse", "counters", "cu_seqlens_q", "cu_seqlens_k")
+
+MAP = "fagen::ptx::TensorMap"
+MAP_ALIGNMENT = 64
+
+_NATURAL = {  # code of the struct module, alignment
+    MAP: (f"{BYTES}s", MAP_ALIGNMENT),
+    "int64_t": ("q", 8),
+    "int32_t": ("i", 4),
+    "float": ("f", 4),
+}
+
+Value = int | float | bytes
 
 
 @dataclass(frozen=True)
@@ -14,43 +33,105 @@ class Param:
     """A field of the kernel's parameter struct."""
 
     name: str
-    ctype: str  # "T*", "float*", "int64_t", "int32_t", "float"; T is the element type
+    ctype: str  # a pointer, "const T*"; MAP, "int64_t", "int32_t", "float"; T is the element type
     meaning: str
 
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is an address of ADDRESSES, with its name."""
+        return self.ctype.endswith("*")
 
-_STRIDES = tuple(
-    Param(f"{tensor}_{axis}_stride", "int64_t", f"elements between neighbours of {tensor} along {axis}")
-    for tensor in ("q", "k", "v", "out")
-    for axis in ("batch", "row", "head")
-)
+    @property
+    def natural(self) -> tuple[str, int]:
+        """Its code in Python's struct module, and its alignment in bytes."""
+        return ("P", 8) if self.is_pointer else _NATURAL[self.ctype]
 
-FORWARD: tuple[Param, ...] = (
-    Param("q", "const T*", "queries"),
-    Param("k", "const T*", "keys"),
-    Param("v", "const T*", "values"),
-    Param("out", "T*", "output"),
-    Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted"),
-    *_STRIDES,
+
+_COUNTERS = Param("counters", "uint32_t*", "[2], zeros: the next work item, and the CTAs that are done")
+_LSE = Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted")
+_PACKED_LSE = Param("lse", "float*", "natural-log sum of exp, [heads_q, tokens_q]; null: not wanted")
+_SCALE = Param("scale_log2", "float", "softmax scale * log2(e)")
+_COUNTS = (
     Param("batch", "int32_t", "sequences"),
     Param("heads_q", "int32_t", "query heads"),
     Param("heads_per_kv", "int32_t", "query heads that share one K/V head"),
     Param("seqlen_q", "int32_t", "queries per sequence"),
     Param("seqlen_k", "int32_t", "keys per sequence"),
     Param("q_tiles", "int32_t", "ceil(seqlen_q / Br)"),
-    Param("heads_in_l2", "int32_t", "(batch, head) pairs run side by side, so that their K and V stay in L2"),
-    Param("scale_log2", "float", "softmax scale * log2(e)"),
+    Param("heads_abreast", "int32_t", "(batch, head) pairs that sched/longest_first.cuh runs side by side"),
+)
+# Where they mean something else.
+_V3 = {"q_tiles": "Q tiles of the longest sequence, whole clusters of them"}
+_PACKED = {"seqlen_q": "queries of the longest sequence", "seqlen_k": "keys of the longest sequence"}
+_PACK_GQA = {"heads_q": "K/V heads, each with its query heads"}
+
+_OUT = Param("out", "T*", "output")
+_TENSORS = (
+    Param("q", "const T*", "queries"),
+    Param("k", "const T*", "keys"),
+    Param("v", "const T*", "values"),
+    _OUT,
+)
+_MAPS = (Param("q_map", MAP, "queries"), Param("k_map", MAP, "keys"), Param("v_map", MAP, "values"))
+_OUT_MAP = Param("out_map", MAP, "output")
+_OFFSETS = (
+    Param("cu_seqlens_q", "const int32_t*", "[batch + 1]: where each sequence's queries start, and the end"),
+    Param("cu_seqlens_k", "const int32_t*", "[batch + 1]: where each sequence's keys start, and the end"),
+)
+_TOKENS = (
+    Param("tokens_q", "int32_t", "rows of q and out"),
+    Param("tokens_k", "int32_t", "rows of k and v"),
 )
 
-POINTERS = 5  # the leading fields that change with every call
 
-_CODES = {"int64_t": "q", "int32_t": "i", "float": "f"}
+def forward(plan: Plan) -> tuple[Param, ...]:
+    """The fields of the struct that the plan's kernel takes: maps, then pointers, then numbers."""
+    if plan.spec.family == "v2":
+        strides = [stride for tensor in ("q", "k", "v", "out") for stride in _strides(tensor)]
+        return (*_TENSORS, _LSE, *strides, *_COUNTS, _SCALE)
+    by_tma = plan.tiling.own_o  # O leaves by TMA; else through its strides
+    counters = (_COUNTERS,) if plan.tiling.has_counters else ()
+    maps = (*_MAPS, _OUT_MAP) if by_tma else _MAPS
+    if plan.spec.problem.layout == "thd":  # the rows that are of no sequence leave without TMA
+        strides = () if by_tma else _strides("out", ("row", "head"))
+        pointers = (_PACKED_LSE, *counters, *_OFFSETS, _OUT)
+        return (*maps, *pointers, *strides, *_counts(_V3 | _PACKED), *_TOKENS, _SCALE)
+    pointers = (_LSE, *counters) if by_tma else (_LSE, *counters, _OUT)
+    strides = () if by_tma else _strides("out")
+    counts = _counts(_V3 | (_PACK_GQA if plan.tiling.pack_gqa else {}))
+    return (*maps, *pointers, *strides, *counts, _SCALE)
 
 
-def struct_format(params: tuple[Param, ...] = FORWARD) -> str:
-    """`struct` format of the parameter block, with C alignment (every field is naturally aligned here)."""
-    return "@" + "".join("P" if p.ctype.endswith("*") else _CODES[p.ctype] for p in params)
+def _strides(tensor: str, axes: tuple[str, ...] = ("batch", "row", "head")) -> tuple[Param, ...]:
+    return tuple(
+        Param(f"{tensor}_{axis}_stride", "int64_t", f"elements between neighbours of {tensor} along {axis}")
+        for axis in axes
+    )
 
 
-def struct_bytes(params: tuple[Param, ...] = FORWARD) -> int:
-    """Size of the parameter block in bytes."""
-    return struct.calcsize(struct_format(params))
+def _counts(meanings: Mapping[str, str]) -> tuple[Param, ...]:
+    return tuple(replace(param, meaning=meanings.get(param.name, param.meaning)) for param in _COUNTS)
+
+
+def offsets(params: tuple[Param, ...]) -> dict[str, int]:
+    """Where each field starts in the struct, in bytes, as C lays it out."""
+    at, found = 0, {}
+    for param in params:
+        code, align = param.natural
+        found[param.name] = at + -at % align
+        at = found[param.name] + struct.calcsize(code)
+    return found
+
+
+def struct_bytes(params: tuple[Param, ...]) -> int:
+    """Size of the struct in bytes: a multiple of its alignment."""
+    end = offsets(params)[params[-1].name] + struct.calcsize(params[-1].natural[0])
+    return end + -end % max(param.natural[1] for param in params)
+
+
+def pack(params: tuple[Param, ...], values: Mapping[str, Value]) -> bytes:
+    """The struct with these values, by the names of its fields."""
+    block = bytearray(struct_bytes(params))
+    for param, at in zip(params, offsets(params).values(), strict=True):
+        struct.pack_into(param.natural[0], block, at, values[param.name])
+    return bytes(block)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 
 from fagen.plan import io
-from fagen.plan.causal import Blocks
+from fagen.plan.blocks import Blocks
+from fagen.plan.engines import HBM
 from fagen.plan.formulas import formula
 from fagen.plan.ir import Plan
-from fagen.plan.launch import Shape
+from fagen.plan.launch import Scalars, Shape, launch, queries_per_tile
+from fagen.plan.timeline import LINEAR, Timeline, item_cycles, kernel, start_cycles, timeline
+
+LAUNCH_SECONDS = 4e-6  # from one v3 kernel to the next
+COUNTED = 50_000  # work items that are handed out one by one; more than that even out
 
 
 @dataclass(frozen=True)
@@ -26,35 +33,114 @@ class Prediction:
 
 
 def predict(plan: Plan, shape: Shape) -> Prediction:
-    """Time of the forward on the plan's device: the engines model's tile time over the CTAs' tiles, or HBM.
-
-    Without a mask all CTAs take equally long, so whole waves of them run. Under a causal mask they differ,
-    and the longest of them, or the work of all shared out evenly, bounds the time. The latency of a launch is
-    not in it.
-    """
-    problem, tiling = plan.spec.problem, plan.tiling
-    heads = shape.batch * shape.heads_q
-    slots = plan.device.sms * tiling.ctas_per_sm
-    blocks = Blocks(shape.seqlen_q, shape.seqlen_k, tiling.q, tiling.kv)  # of one head
-    longest = blocks.along_kv if shape.seqlen_q else 0  # the last Q block sees every key
-    if problem.mask == "causal":
-        steps = max(longest, heads * blocks.left / slots)
-    else:
-        steps = -(-heads * blocks.along_q // slots) * longest
-
-    # A slot gets an equal share of its device's speed.
-    compute = steps * plan.engines.tile_flops * slots / (plan.engines.tflops * 1e12)
+    """Time of the forward on the plan's device, by the family's model, or of what it moves through HBM."""
+    seconds, bound = _v3(plan, shape) if plan.spec.family == "v3" else _v2(plan, shape)
     moved = io.evaluate(formula("v2", "forward", "HBM"), io.setting(plan, shape))
     hbm = moved / plan.device.hbm_bytes_per_s
-    bound = plan.engines.bound.engine if compute >= hbm else "HBM"
-    return Prediction(forward_flops(plan, shape), max(compute, hbm), bound)
+    return Prediction(forward_flops(plan, shape), max(seconds, hbm), bound if seconds >= hbm else HBM)
 
 
 def forward_flops(plan: Plan, shape: Shape) -> int:
     """FLOP of both matrix products: 2*(d + dv) for each visible (query, key) pair."""
     problem = plan.spec.problem
-    pairs = shape.seqlen_q * shape.seqlen_k
-    if problem.mask == "causal":  # the last min(S_q, S_k) queries see S_k, S_k - 1, ... keys, the others none
-        rows = min(shape.seqlen_q, shape.seqlen_k)
-        pairs = rows * (2 * shape.seqlen_k - rows + 1) // 2
+    pairs = Blocks(shape.seqlen_q, shape.seqlen_k, 1, 1, problem.window).left
     return 2 * shape.batch * shape.heads_q * pairs * (problem.head_dim + problem.dim_v)
+
+
+def _v2(plan: Plan, shape: Shape) -> tuple[float, str]:
+    """Seconds and bound: the engines model's tile time over the CTAs' tiles.
+
+    Without a mask all CTAs take equally long, so whole waves of them run. Under a mask they differ, and the
+    longest of them, or the work of all shared out evenly, bounds the time. The latency of a launch is not in
+    it.
+    """
+    tiling, window = plan.tiling, plan.spec.problem.window
+    heads = shape.batch * shape.heads_q
+    slots = plan.device.sms * tiling.ctas_per_sm
+    blocks = Blocks(shape.seqlen_q, shape.seqlen_k, tiling.q, tiling.kv, window)  # of one head
+    longest = _longest(blocks)
+    if window == (None, None):
+        steps = -(-heads * blocks.along_q // slots) * longest
+    else:
+        steps = max(longest, heads * blocks.left / slots)
+    # A slot gets an equal share of its device's speed.
+    seconds = steps * plan.engines.tile_flops * slots / (plan.engines.tflops * 1e12)
+    return seconds, plan.engines.bound.engine
+
+
+def _longest(blocks: Blocks) -> int:
+    """K/V blocks of the Q block that sees the most, to within one: the last, the first or one between."""
+    if not blocks.along_q:
+        return 0
+    last = blocks.along_q - 1
+    return max(blocks.of(i) for i in (0, last // 2, last))
+
+
+def _v3(plan: Plan, shape: Shape) -> tuple[float, str]:
+    """Seconds and bound: the timeline's cycles of the SM with the longest list of items, and a launch."""
+    launched = launch(plan, shape, scale=1.0)
+    on_sm = kernel(plan)
+    if not launched.grid:
+        return 0.0, plan.engines.bound.engine
+    scalars, blocks = launched.scalars, _item_blocks(plan, shape)
+    items = shape.batch * scalars.heads_q * blocks.along_q
+    slots = plan.device.sms // plan.tiling.cluster  # each for one item at a time
+    mean = _mean_tiles(blocks)
+    if items <= COUNTED:
+        cost = [item_cycles(on_sm, max(1, blocks.of(i))) for i in range(blocks.along_q)]
+        costs = [cost[i] for i in _q_tiles(plan, scalars)]
+        cycles = _in_rounds(costs, slots) if plan.tiling.scheduler == "persistent" else _queued(costs, slots)
+    else:
+        cycles = items / slots * item_cycles(on_sm, mean)
+    cycles += start_cycles(on_sm, mean)
+    seconds = cycles / on_sm.clock_hz + LAUNCH_SECONDS
+    return seconds, typical_timeline(plan, shape).bound
+
+
+def typical_timeline(plan: Plan, shape: Shape) -> Timeline:
+    """The run of a v3 plan whose work items have about as many tiles as those of a shape, up to LINEAR."""
+    return timeline(kernel(plan), min(_mean_tiles(_item_blocks(plan, shape)), LINEAR))
+
+
+def _item_blocks(plan: Plan, shape: Shape) -> Blocks:
+    """The blocks of one head as a v3 work item has them: the Q tiles of a cluster see the same K/V tiles."""
+    tiling = plan.tiling
+    queries = queries_per_tile(plan, shape.heads_q // shape.heads_kv) * tiling.cluster
+    return Blocks(shape.seqlen_q, shape.seqlen_k, queries, tiling.kv, plan.spec.problem.window)
+
+
+def _mean_tiles(blocks: Blocks) -> int:
+    """K/V tiles of a typical work item: at least 1, as every item has."""
+    return max(1, round(blocks.left / max(1, blocks.along_q)))
+
+
+def _q_tiles(plan: Plan, scalars: Scalars) -> Iterator[int]:
+    """The Q tile of each work item, in the order of templates/include/fagen/sched."""
+    heads, tiles = scalars.batch * scalars.heads_q, range(scalars.q_tiles)
+    if plan.tiling.scheduler in ("in_order", "persistent"):
+        for _ in range(heads):
+            yield from tiles
+        return
+    shorter = scalars.q_tiles // 2
+    for first in range(0, heads, scalars.heads_abreast):
+        for tile in reversed(tiles[shorter:]):
+            yield from [tile] * min(scalars.heads_abreast, heads - first)
+    for tile in reversed(tiles[:shorter]):
+        yield from [tile] * heads
+
+
+def _in_rounds(costs: Sequence[float], slots: int) -> float:
+    """The longest slot where each round hands out an item per slot, forwards and backwards in turns."""
+    busy = [0.0] * slots
+    for number, first in enumerate(range(0, len(costs), slots)):
+        for place, cost in enumerate(costs[first : first + slots]):
+            busy[place if number % 2 == 0 else -1 - place] += cost
+    return max(busy)
+
+
+def _queued(costs: Sequence[float], slots: int) -> float:
+    """The last end where the slot that is free first gets the next item."""
+    ends = [0.0] * slots
+    for cost in costs:
+        heapreplace(ends, ends[0] + cost)
+    return max(ends)

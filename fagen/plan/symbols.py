@@ -4,21 +4,60 @@ from __future__ import annotations
 
 import sympy as sp
 
-MEANINGS: dict[sp.Symbol, str] = {}
+
+def _symbol(name: str) -> sp.Symbol:
+    return sp.Symbol(name, positive=True)
 
 
-def _symbol(name: str, meaning: str) -> sp.Symbol:
-    symbol = sp.Symbol(name, positive=True)
-    MEANINGS[symbol] = meaning
-    return symbol
+Br = _symbol("Br")
+Bc = _symbol("Bc")
+d = _symbol("d")
+dv = _symbol("dv")
+bytes_ = _symbol("bytes")
+stages = _symbol("stages")
+warps = _symbol("warps")
+ctas = _symbol("ctas")
+reserved = _symbol("reserved")
+q_stages = _symbol("q_stages")
+load_registers = _symbol("load_registers")
+math_registers = _symbol("math_registers")
+cluster = _symbol("cluster")
+polynomial = _symbol("polynomial")
 
+# What a family pads the columns of a head to.
+PADDING = {"v2": "a multiple of 16", "v3": "64, 96, 128, 192 or 256"}
 
-Br = _symbol("Br", "rows of Q per CTA (tile.q)")
-Bc = _symbol("Bc", "rows of K and V per step (tile.kv)")
-d = _symbol("d", "columns of Q and K, padded to a multiple of 16")
-dv = _symbol("dv", "columns of V and O, padded to a multiple of 16")
-bytes_ = _symbol("bytes", "bytes of one element of Q, K, V, O")
-stages = _symbol("stages", "K tiles, and V tiles, held in shared memory at once (stages.kv)")
-warps = _symbol("warps", "warps per CTA, each with Br/warps rows of Q (roles.math.warps)")
-ctas = _symbol("ctas", "CTAs that share an SM (ctas_per_sm)")
-reserved = _symbol("reserved", "bytes of shared memory that the driver takes per CTA")
+_TILES = {
+    Br: "rows of Q per CTA (tile.q)",
+    Bc: "rows of K and V per step (tile.kv)",
+}
+_RING = {
+    bytes_: "bytes of one element of Q, K, V, O",
+    stages: "K tiles, and V tiles, held in shared memory at once (stages.kv)",
+}
+_POLYNOMIAL = "share of the exponentials taken by a polynomial (softmax.exp2)"
+
+# What the symbols in a family's budgets and engines stand for.
+MEANINGS: dict[str, dict[sp.Symbol, str]] = {
+    "v2": {
+        **_TILES,
+        d: f"columns of Q and K, padded to {PADDING['v2']}",
+        dv: f"columns of V and O, padded to {PADDING['v2']}",
+        **_RING,
+        warps: "warps per CTA, each with Br/warps rows of Q (roles.math.warps)",
+        ctas: "CTAs that share an SM (ctas_per_sm)",
+        reserved: "bytes of shared memory that the driver takes per CTA",
+        polynomial: _POLYNOMIAL,
+    },
+    "v3": {
+        **_TILES,
+        d: f"columns of Q and K, padded to {PADDING['v3']}",
+        dv: f"columns of V and O, padded to {PADDING['v3']}",
+        **_RING,
+        q_stages: "Q tiles held in shared memory at once (stages.q)",
+        load_registers: "registers of a thread that loads (roles.load.registers)",
+        math_registers: "registers of a thread that multiplies (roles.math.registers)",
+        cluster: "CTAs that load each K and V tile together (cluster)",
+        polynomial: _POLYNOMIAL,
+    },
+}

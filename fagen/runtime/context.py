@@ -48,18 +48,22 @@ def current_device(device: int) -> Iterator[None]:
 
 def capability(device: int) -> tuple[int, int]:
     """Compute capability of the device, (9, 0)."""
-    doing = f"asking CUDA device {device} for its capability"
-    primary_context(device)
-    handle = value(doing, driver.cuDeviceGet(device))
     attribute = driver.CUdevice_attribute
-    major, minor = (
-        value(doing, driver.cuDeviceGetAttribute(which, handle))
-        for which in (
-            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-        )
+    return (
+        _attribute(device, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        _attribute(device, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
     )
-    return major, minor
+
+
+def sms(device: int) -> int:
+    """SMs of the device."""
+    return _attribute(device, driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+
+
+def _attribute(device: int, which: Any) -> int:
+    doing = f"asking CUDA device {device} for {which.name}"
+    primary_context(device)
+    return value(doing, driver.cuDeviceGetAttribute(which, value(doing, driver.cuDeviceGet(device))))
 
 
 def device_name(device: int) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fagen.errors import did_you_mean, shown
-from fagen.spec.schema import Schema, allowed, branches, choices, schema_of
+from fagen.spec.schema import Schema, allowed, branches, choices, items, mappings, schema_of
 
 
 class Finding(NamedTuple):
@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 def findings(error: ValidationError, model: type[BaseModel]) -> list[Finding]:
     """What `error` says about a `model`: one finding a key, and none for one with wrong keys inside."""
     by_key: dict[str, Finding] = {}
-    for detail in error.errors(include_url=False):
+    for detail in _meant(error.errors(include_url=False), schema_of(model)):
         finding = _finding(detail, schema_of(model))
         by_key.setdefault(finding.key, finding)
     return [f for f in by_key.values() if not any(inside(other, f.key) for other in by_key if other != f.key)]
@@ -65,6 +65,17 @@ def _looks_like_a_number(text: str) -> bool:
     return True
 
 
+def _meant(details: list[ErrorDetails], root: Schema) -> list[ErrorDetails]:
+    """Less what is wrong with one of several mappings that a value may be, where it lacks that one's key."""
+    others = [
+        branch
+        for detail in details
+        if detail["type"] == "missing" and (branch := detail["loc"][:-1])
+        if branch[-1] in (kinds := mappings(_place(branch[:-1], root)[2])) and len(kinds) > 1
+    ]
+    return [d for d in details if not any(d["loc"][: len(other)] == other for other in others)]
+
+
 def _finding(detail: ErrorDetails, root: Schema) -> Finding:
     key, parent, schema = _place(detail["loc"], root)
     value = detail["input"]
@@ -76,10 +87,15 @@ def _finding(detail: ErrorDetails, root: Schema) -> Finding:
             hint = _right_key(detail["loc"][-1], siblings, root)
             return Finding(key, f"is not a key here; allowed: {', '.join(siblings)}", hint)
     words = list(choices(schema))
-    if "none" in words and (value is None or value is False):
-        hint = "did you mean `none`?"
-    else:
-        hint = did_you_mean(value, words) if isinstance(value, str) else ""
+    match value:
+        case None | False if "none" in words:
+            hint = "did you mean `none`?"
+        case str():
+            hint = did_you_mean(value, words)
+        case {**keys} if keys:
+            hint = did_you_mean(next(iter(keys)), [key for kind in mappings(schema).values() for key in kind])
+        case _:
+            hint = ""
     return Finding(key, f"{found(value)}; allowed: {allowed(schema)}", hint)
 
 
@@ -107,7 +123,7 @@ def _place(loc: tuple[int | str, ...], root: Schema) -> tuple[str, Schema, Schem
             continue
         parent = kinds[0]
         if "items" in parent:
-            key, schema = f"{key}[{item}]", parent["items"]
+            key, schema = f"{key}[{item}]", items(parent)
         else:
             key = f"{key}.{item}".removeprefix(".")
             schema = parent.get("properties", {}).get(item) or parent.get("additionalProperties") or {}

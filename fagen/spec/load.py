@@ -194,7 +194,7 @@ def _value_text(value: Any) -> str:
         case dict():
             return "_".join(f"{key}_{_value_text(child)}" for key, child in value.items())
         case tuple():
-            return "_".join(map(_value_text, value)) or "nothing"
+            return "_".join("all" if item is None else _value_text(item) for item in value) or "nothing"
     return str(value)
 
 

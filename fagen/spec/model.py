@@ -7,7 +7,7 @@ in `load.py`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,9 +18,22 @@ NAME_RULE = f"lower-case letters, digits and _, a letter first, at most {NAME_LE
 ArchName = Literal["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"]
 DeviceName = Literal["a100", "rtx3090", "rtx4090", "h100", "h200", "b200", "b300", "rtx5090"]
 
+# Queries and keys are counted in 32 bits; the launch takes lengths that a side can be added to.
+Side = Annotated[int, Field(ge=0, le=2**30)] | None
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Window(_Model):
+    """A sliding window: each query sees the keys from `left` before its place to `right` after it."""
+
+    window: tuple[Side, ...] = Field(
+        min_length=2,
+        max_length=2,
+        description="keys seen before and after a query's place; null: all",
+    )
 
 
 class Problem(_Model):
@@ -31,11 +44,14 @@ class Problem(_Model):
     head_dim_v: int | None = Field(
         default=None, ge=8, le=256, multiple_of=8, description="columns of v and out; head_dim if left out"
     )
-    layout: Literal["bshd", "bhsd"] = Field(
-        default="bshd", description="order of the axes: batch, sequence, heads, head_dim or batch, heads, ..."
+    layout: Literal["bshd", "bhsd", "thd"] = Field(
+        default="bshd",
+        description="order of the axes: batch, sequence, heads, head_dim; batch, heads, ...; or thd: the "
+        "sequences one after the other, with their starts in cu_seqlens",
     )
-    mask: Literal["none", "causal"] = Field(
-        default="none", description="causal is aligned bottom-right: query i sees key j <= i + S_k - S_q"
+    mask: Literal["none", "causal"] | Window = Field(
+        default="none",
+        description="aligned bottom-right: query i stands at key i + S_k - S_q; causal sees up to there",
     )
     passes: tuple[Literal["forward"], ...] = Field(
         default=("forward",), min_length=1, description="which passes to build"
@@ -45,6 +61,21 @@ class Problem(_Model):
     def dim_v(self) -> int:
         """Columns of v and out."""
         return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def window(self) -> tuple[int | None, int | None]:
+        """The mask as (left, right): query i sees key j iff -left <= j - (i + S_k - S_q) <= right.
+
+        None is no bound: (None, None) without a mask, (None, 0) for causal.
+        """
+        match self.mask:
+            case "none":
+                return (None, None)
+            case "causal":
+                return (None, 0)
+            case Window(window=(left, right)):
+                return (left, right)
+        raise AssertionError(self.mask)
 
 
 class Tile(_Model):
@@ -57,21 +88,41 @@ class Tile(_Model):
 
 
 class Stages(_Model):
-    """Depth of the ring that K and V arrive in."""
+    """Tiles held in shared memory at once, so that the next arrive while these are in use."""
 
-    kv: int | None = Field(default=None, ge=2, le=8, description="K/V tiles held in shared memory at once")
+    q: int | None = Field(default=None, ge=1, le=2, description="Q tiles; 2: the next one arrives early")
+    kv: int | None = Field(default=None, ge=2, le=8, description="K tiles, and V tiles")
 
 
-class Role(_Model):
-    """A group of warps with one job."""
+# What setmaxnreg takes; a thread uses no more than 255 and the kernel starts with at most 240.
+Registers = Annotated[int, Field(ge=24, le=240, multiple_of=8)]
+
+
+class LoadRole(_Model):
+    """The warps that only load (v3: one warpgroup, of which one thread issues TMA)."""
+
+    registers: Registers | None = Field(default=None, description="registers that a thread keeps")
+
+
+class MathRole(_Model):
+    """The warps that multiply and take their rows' softmax; in v2 they load as well."""
 
     warps: int | None = Field(default=None, ge=1, le=16, description="warps in this role")
+    registers: Registers | None = Field(default=None, description="registers that a thread may take")
+    pingpong: bool | None = Field(
+        default=None, description="warpgroups multiply in turns: one's softmax runs under another's products"
+    )
+    overlap: bool | None = Field(
+        default=None,
+        description="a warpgroup's softmax runs under its own products: the next S is begun first",
+    )
 
 
 class Roles(_Model):
-    """Warp roles; v2 has one: every warp loads, multiplies and takes its rows' softmax."""
+    """Warp roles: v2 has math warps only, v3 a load warpgroup and 1 to 3 math warpgroups."""
 
-    math: Role = Role()
+    load: LoadRole = LoadRole()
+    math: MathRole = MathRole()
 
 
 class Lazy(_Model):
@@ -81,11 +132,32 @@ class Lazy(_Model):
     lazy: float = Field(ge=0, le=15, description="largest growth of the row maximum, in log2, left unapplied")
 
 
-class Softmax(_Model):
-    """How the online softmax keeps its running maximum."""
+class Growth(_Model):
+    """Look for row maxima in a work item's first tile and in masked tiles only.
 
-    rescale: Literal["always"] | Lazy | None = Field(
-        default=None, description="when O is rescaled to a new row maximum"
+    Elsewhere P is taken with the maximum as it is, until a tile's row sum would exceed 2^growth: that tile's
+    scores are then computed again, and the maximum moves.
+    """
+
+    growth: float = Field(ge=0, le=60, description="log2 of a tile's row sum up to which the maximum stays")
+
+
+class Polynomial(_Model):
+    """Take a share of the exponentials by a polynomial on the FMA units."""
+
+    polynomial: float = Field(gt=0, le=1, description="share of the exponentials taken off the exp2 unit")
+
+
+class Softmax(_Model):
+    """How the online softmax takes exponentials and keeps its running maximum."""
+
+    exp2: Literal["hardware"] | Polynomial | None = Field(
+        default=None, description="where 2^x is computed: all by the exp2 unit, or a share by a polynomial"
+    )
+    rescale: Literal["always"] | Lazy | Growth | None = Field(
+        default=None,
+        description="when P and O move to a new row maximum: at every tile; once it has grown by more than a "
+        "factor; or once a row sum has, with no maximum looked for until then (v3)",
     )
 
 
@@ -103,8 +175,16 @@ class Schedule(_Model):
         default=None, ge=1, le=8, description="CTAs meant to share an SM; caps registers"
     )
     softmax: Softmax = Softmax()
-    scheduler: Literal["in_order", "longest_first"] | None = Field(
-        default=None, description="order of query blocks in the grid"
+    scheduler: Literal["in_order", "longest_first", "persistent", "persistent_lpt"] | None = Field(
+        default=None,
+        description="order of query blocks in the grid; persistent: as many CTAs as SMs, to which the blocks "
+        "are handed out in rounds beforehand; persistent_lpt: longest first, handed out as CTAs become free",
+    )
+    cluster: int | None = Field(
+        default=None, ge=1, le=2, description="CTAs that load each K and V tile together, by multicast"
+    )
+    pack_gqa: bool | None = Field(
+        default=None, description="the query heads of one K/V head share the rows of a Q tile"
     )
     allow: tuple[Literal["spills", "stack"], ...] = Field(
         default=(), description="resource findings that do not fail the build"
@@ -119,7 +199,7 @@ class Spec(_Model):
         description="name of spec, directory, kernel symbol and op",
         json_schema_extra={"patternErrorMessage": NAME_RULE},
     )
-    family: Literal["v2"] = Field(description="generation of the algorithm")
+    family: Literal["v2", "v3"] = Field(description="generation of the algorithm")
     arch: ArchName = Field(description="compile target")
     device: DeviceName | None = Field(
         default=None, description="device the models use; the arch's first one if left out"

@@ -4,18 +4,47 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Collection, Iterator
+from functools import partial, reduce
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fagen.errors import did_you_mean
 from fagen.hw.arch import ARCHES
 from fagen.hw.device import DEVICES
 from fagen.spec.findings import Finding, findings, overlap
-from fagen.spec.model import Schedule, Spec
+from fagen.spec.model import Growth, Schedule, Spec
 from fagen.spec.schema import leaves, schema_of
 
-ROWS_PER_WARP = (16, 32, 64)  # one, two or four m16n8k16 tiles of mma.sync
+ROWS_PER_WARP = {
+    "v2": (16, 32, 64),  # one, two or four m16n8k16 tiles of mma.sync
+    "v3": (16,),  # a quarter of the 64 rows that wgmma takes
+}
+_V3_KEYS = (
+    "stages.q",
+    "roles.load.registers",
+    "roles.math.registers",
+    "roles.math.pingpong",
+    "roles.math.overlap",
+    "cluster",
+    "pack_gqa",
+)
+# What a family takes of a schedule key, where not all that the model takes; nothing: it has no such key.
+# A mapping goes by its key.
+_TAKES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "v2": {
+        "scheduler": ("in_order", "longest_first"),
+        "softmax.rescale": ("always", "lazy"),
+        **dict.fromkeys(_V3_KEYS, ()),
+    },
+    "v3": {
+        "tile.q": (64, 128, 192),
+        "roles.math.warps": (4, 8, 12),
+        "ctas_per_sm": (1,),
+        "q_operand": (),
+    },
+}
+MAX_GROWTH = {"fp16": 15, "bf16": 60}  # P may grow to 2^growth: 2^16 is infinite in fp16
 TAKEN_BY_TORCH = ("name",)  # what a namespace of torch.ops holds besides its ops
 
 Rule = Callable[[Spec], Iterator[Finding]]
@@ -71,15 +100,79 @@ def _lists_do_not_repeat(spec: Spec) -> Iterator[Finding]:
     yield from _repeats("schedule.allow", spec.schedule.allow)
 
 
-@_reads("schedule.tile.q", "schedule.roles.math.warps")
+def _family_takes(key: str, spec: Spec) -> Iterator[Finding]:
+    value = reduce(getattr, key.split("."), spec.schedule)
+    if value is not None and (message := _not_taken(spec.family, key, value)):
+        yield Finding(f"schedule.{key}", message)
+
+
+for _key in dict.fromkeys(key for takes in _TAKES.values() for key in takes):
+    _reads("family", f"schedule.{_key}")(partial(_family_takes, _key))
+
+
+def _not_taken(family: str, key: str, value: Any) -> str:
+    """What is wrong with a sound value of a schedule key in a family; empty: nothing."""
+    taken, word = _TAKES[family].get(key), _word(value)
+    if taken is None or word in taken:
+        return ""
+    if not taken:
+        return f"is not a key of family {family}; allowed: leaving it out"
+    return f"is {word}; allowed for family {family}: {', '.join(map(str, taken))}"
+
+
+def _word(value: Any) -> Any:
+    """A schedule value, or the key of a mapping with one."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    return next(iter(value)) if isinstance(value, dict) else value
+
+
+@_reads("family", "schedule.tile.q", "schedule.roles.math.warps")
 def _warps_split_the_rows_of_q(spec: Spec) -> Iterator[Finding]:
     rows, warps = spec.schedule.tile.q, spec.schedule.roles.math.warps
-    if rows and warps and rows not in (fits := [warps * each for each in ROWS_PER_WARP]):
+    each = ROWS_PER_WARP[spec.family]
+    if rows and warps and rows not in (fits := [warps * some for some in each]):
+        *most, last = map(str, each)
+        split = " or ".join([", ".join(most), last] if most else [last])
         yield Finding(
             "schedule.tile.q",
-            f"is {rows}, which schedule.roles.math.warps: {warps} does not split into 16, 32 or 64 rows; "
+            f"is {rows}, which schedule.roles.math.warps: {warps} does not split into {split} rows; "
             f"allowed with {warps} warps: {', '.join(map(str, fits))}",
         )
+
+
+@_reads("family", "problem.layout", "schedule.pack_gqa")
+def _packed_tokens(spec: Spec) -> Iterator[Finding]:
+    if spec.problem.layout == "thd":
+        if spec.family == "v2":
+            yield Finding("problem.layout", "is thd; allowed for family v2: bshd, bhsd")
+        if spec.schedule.pack_gqa:
+            yield Finding("schedule.pack_gqa", "is true with problem.layout: thd; allowed: false")
+
+
+@_reads("schedule.tile.q", "schedule.roles.math.warps", "schedule.roles.math.pingpong")
+def _one_warpgroup_takes_no_turns(spec: Spec) -> Iterator[Finding]:
+    math = spec.schedule.roles.math
+    if math.pingpong and (spec.schedule.tile.q == 64 or math.warps == 4):
+        message = "is true with one math warpgroup (4 warps, 64 rows of Q); allowed: false"
+        yield Finding("schedule.roles.math.pingpong", message)
+
+
+@_reads("problem.dtype", "schedule.softmax.rescale")
+def _p_stays_below_infinity(spec: Spec) -> Iterator[Finding]:
+    rescale = spec.schedule.softmax.rescale
+    most = MAX_GROWTH[spec.problem.dtype]
+    if isinstance(rescale, Growth) and rescale.growth > most:
+        message = f"is {rescale.growth:g} with problem.dtype: {spec.problem.dtype}; allowed: up to {most}"
+        yield Finding("schedule.softmax.rescale.growth", message)
+
+
+@_reads("schedule.scheduler", "schedule.cluster")
+def _clusters_take_no_counter(spec: Spec) -> Iterator[Finding]:
+    if spec.schedule.scheduler == "persistent_lpt" and spec.schedule.cluster == 2:
+        others = "in_order, longest_first, persistent"
+        message = f"is persistent_lpt with schedule.cluster: 2; allowed with a cluster: {others}"
+        yield Finding("schedule.scheduler", message)
 
 
 @_reads()
@@ -97,6 +190,16 @@ def _tune_lists_schedule_values(spec: Spec) -> Iterator[Finding]:
             for finding in _schedule_findings(key, value):
                 yield finding._replace(key=f"{where}[{index}]{finding.key.removeprefix(key)}")
         yield from _repeats(where, values)
+
+
+@_reads("family")
+def _tune_lists_values_that_the_family_takes(spec: Spec) -> Iterator[Finding]:
+    known = leaves(schema_of(Schedule))
+    for key, values in spec.tune.items():
+        for index, value in enumerate(values if key in known else ()):
+            sound = value is not None and not _schedule_findings(key, value)
+            if sound and (message := _not_taken(spec.family, key, value)):
+                yield Finding(f"tune.{key}[{index}]", message)
 
 
 def _schedule_findings(key: str, value: Any) -> list[Finding]:

@@ -94,6 +94,19 @@ def branches(schema: Schema) -> list[Schema]:
     return [branch for branch in schema.get("anyOf", [schema]) if branch.get("type") != "null"]
 
 
+def mappings(schema: Schema) -> dict[str, Schema]:
+    """The mappings with keys of their own that a value may be: title -> schemas of the keys of each."""
+    return {kind["title"]: kind["properties"] for kind in branches(schema) if "properties" in kind}
+
+
+def items(schema: Schema) -> Schema:
+    """What the values of a list may be; null, where it may be one of them, is a word as any other."""
+    each = schema["items"]
+    if "anyOf" not in each:
+        return each
+    return {"anyOf": [{"const": "null"} if kind.get("type") == "null" else kind for kind in each["anyOf"]]}
+
+
 def allowed(schema: Schema) -> str:
     """What a value may be, in words."""
     return " or ".join(_allowed(branch) for branch in branches(schema))
@@ -107,12 +120,17 @@ def _allowed(schema: Schema) -> str:
             kind = "whole numbers" if schema["type"] == "integer" else "numbers"
             if "multipleOf" in schema:
                 kind = f"multiples of {schema['multipleOf']}"
-            return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
+            if "exclusiveMinimum" in schema:
+                low = f"above {schema['exclusiveMinimum']:g} and up"
+            else:
+                low = f"from {schema['minimum']:g}"
+            return f"{kind} {low} to {schema['maximum']:.10g}"
         case "string":
             return schema["patternErrorMessage"]
         case "array":
-            few = f" (at least {schema['minItems']})" if "minItems" in schema else ""
-            return f"a list of {allowed(schema['items'])}{few}"
+            least, most = schema.get("minItems", 0), schema.get("maxItems")
+            count = f" ({least} of them)" if least == most else f" (at least {least})" if least else ""
+            return f"a list of {allowed(items(schema))}{count}"
         case "object" if "properties" in schema:
             return f"a mapping with {', '.join(schema['properties'])}"
         case "object":

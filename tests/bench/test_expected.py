@@ -51,3 +51,18 @@ def test_inputs_have_the_layout_and_depend_on_the_seed():
 def test_too_large_names_the_shape():
     with pytest.raises(ArgumentError, match=r"1,16,32,4,2.* 8,192 bytes"), must_fit(Shape(1, 16, 32, 4, 2)):
         raise torch.OutOfMemoryError
+
+
+def test_packed_inputs_are_sequences_of_one_length():
+    batched = Problem(dtype="bf16", head_dim=8, head_dim_v=16, mask="causal")
+    packed = batched.model_copy(update={"layout": "thd"})
+    shape = Shape(2, 5, 7, 4, 2)
+    q, k, v, cu_q, cu_k, *longest = random_inputs(packed, shape, seed=0, device="cpu")
+    assert [tuple(x.shape) for x in (q, k, v)] == [(10, 4, 8), (14, 2, 8), (14, 2, 16)]
+    assert (cu_q.tolist(), cu_k.tolist(), longest) == ([0, 5, 10], [0, 7, 14], [5, 7])
+    assert cu_q.dtype == cu_k.dtype == torch.int32
+    found = expected(packed, (q, k, v, cu_q, cu_k, *longest))
+    alike = expected(batched, tuple(x.unflatten(0, (2, -1)) for x in (q, k, v)))
+    torch.testing.assert_close(found.out, alike.out.flatten(0, 1))
+    torch.testing.assert_close(found.lse, alike.lse.transpose(0, 1).flatten(1))
+    assert found.allowed == pytest.approx(alike.allowed)

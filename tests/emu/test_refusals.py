@@ -12,8 +12,10 @@ from fagen.emu import launch
 from fagen.emu.launch import Emulated
 from fagen.errors import EmulatorError
 from fagen.paths import SPECS
+from fagen.plan.arguments import arguments
 from fagen.plan.launch import Shape
 from fagen.plan.launch import launch as plan_launch
+from fagen.plan.maps import Strides
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 
@@ -43,9 +45,13 @@ def refusal(monkeypatch):
         changed = dataclasses.replace(source, text=source.text.replace(line, by))
         monkeypatch.setattr(launch, "render", lambda _: changed)
         q, k, v, out = (torch.ones(1, n, 1, 16, dtype=torch.bfloat16) for n in (32, 256, 256, 32))
-        to_launch = plan_launch(PLAN, Shape(1, 32, 256, 1, 1), 0.25)
-        strides = [stride for x in (q, k, v, out) for stride in x.stride()[:3]]
-        launcher = Emulated(PLAN).launcher(1, (*strides, *to_launch.scalars))
+        shape = Shape(1, 32, 256, 1, 1)
+        to_launch = plan_launch(PLAN, shape, 0.25)
+        strides = {
+            name: Strides(*x.stride()[:3])
+            for name, x in zip(("q", "k", "v", "out"), (q, k, v, out), strict=True)
+        }
+        launcher = Emulated(PLAN).launcher(to_launch, arguments(PLAN, shape, to_launch, strides))
         with pytest.raises(EmulatorError) as error:
             launcher(0, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0)
         return str(error.value)

@@ -112,6 +112,25 @@ def test_buffers_of_a_plan_are_named_by_stage():
     assert all(a.offset + a.bytes == b.offset for a, b in pairwise(ordered))
 
 
+def test_buffers_of_a_plan_with_three_rings():
+    spec = {
+        "name": "t",
+        "family": "v3",
+        "arch": "sm_90a",
+        "problem": {"dtype": "bf16", "head_dim": 64},
+        "schedule": {"tile": {"q": 128, "kv": 64}, "stages": {"q": 1, "kv": 2}},
+    }
+    planned = plan(load_spec(spec))
+    named = {buffer.name: buffer for buffer in shared_buffers(planned)}
+    assert [name for name in named if "_" in name] == [
+        "q_full[0]", "q_empty[0]", "k_full[0]", "k_full[1]", "k_empty[0]", "k_empty[1]",
+        "v_full[0]", "v_full[1]", "v_empty[0]", "v_empty[1]",
+    ]  # fmt: skip
+    assert {"q", "k[0]", "k[1]", "v[0]", "v[1]", "o"} <= set(named)
+    assert named["q_full[0]"].offset == planned.barriers_offset
+    assert named["v_empty[1]"].offset == planned.barriers_offset + 9 * 8
+
+
 def test_a_trace_has_lines_and_names_of_tracks(tiny, tmp_path):
     body = r"""
     FILE* file = fopen(launch.trace_path, "w");

@@ -10,7 +10,9 @@ from fagen.compile.nvrtc import compile_source
 from fagen.emit.source import Source
 from fagen.errors import LaunchError
 from fagen.hw.arch import ARCHES, arch_of_capability
-from fagen.plan.params import FORWARD, POINTERS
+from fagen.plan.arguments import Arguments
+from fagen.plan.launch import Launch, Scalars
+from fagen.plan.params import Param
 from fagen.runtime.launch import Launcher
 from fagen.runtime.module import load
 
@@ -26,12 +28,23 @@ last[threadIdx.x] = p.q[blockIdx.x] * p.scale_log2 + blockIdx.x;
 __syncthreads();
 if (threadIdx.x == 0) p.out[blockIdx.x] = last[blockDim.x - 1];
 """
-SCALARS = (*range(len(FORWARD) - POINTERS - 1), 2.0)
+ARGUMENTS = Arguments(
+    params=(
+        Param("q", "const float*", ""),
+        Param("out", "float*", ""),
+        Param("batch", "int32_t", ""),
+        Param("scale_log2", "float", ""),
+    ),
+    numbers={"batch": 7, "scale_log2": 2.0},
+    maps={},
+    extents={},
+)
+LAUNCH = Launch(CTAS, 1, Scalars(*[0] * len(Scalars._fields)))
 
 
 def kernel_source(arch: str) -> Source:
-    ctypes = {"int64_t": "long long", "int32_t": "int"}
-    fields = "".join(f"{ctypes.get(p.ctype, p.ctype.replace('T', 'float'))} {p.name};\n" for p in FORWARD)
+    ctypes = {"int32_t": "int"}
+    fields = "".join(f"{ctypes.get(p.ctype, p.ctype)} {p.name};\n" for p in ARGUMENTS.params)
     symbol = "runtime_test_fwd"
     text = (
         f"struct Params {{\n{fields}}};\n"
@@ -48,7 +61,7 @@ def artifact(tmp_path):
 
 @pytest.fixture
 def launcher(artifact):
-    return Launcher(load(artifact, THREADS, SMEM, 0), CTAS, SCALARS)
+    return Launcher(load(artifact, THREADS, SMEM, 0), LAUNCH, ARGUMENTS)
 
 
 @pytest.fixture
@@ -90,7 +103,7 @@ def test_a_first_call_inside_capture_is_replayed(artifact, tensors):
     # No other test asks for this much shared memory, so the kernel is not loaded yet.
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        launch(Launcher(load(artifact, THREADS, SMEM + 16, 0), CTAS, SCALARS), q, out)
+        launch(Launcher(load(artifact, THREADS, SMEM + 16, 0), LAUNCH, ARGUMENTS), q, out)
     for _ in range(2):
         q += 1
         out.fill_(float("nan"))
@@ -115,7 +128,7 @@ def test_it_runs_on_the_kernels_device_whatever_is_current(artifact):
     q = torch.ones(CTAS, device="cuda:1")
     out = torch.empty_like(q)
     torch.cuda.synchronize(1)
-    launcher = Launcher(load(artifact, THREADS, SMEM, 1), CTAS, SCALARS)
+    launcher = Launcher(load(artifact, THREADS, SMEM, 1), LAUNCH, ARGUMENTS)
     launcher(torch.cuda.current_stream(1).cuda_stream, q.data_ptr(), 0, 0, out.data_ptr(), 0)
     assert torch.equal(out, expected(q))
     assert torch.cuda.current_device() == 0

@@ -6,7 +6,6 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +13,12 @@ import torch
 from torch import Tensor
 
 from fagen.ops import checks, forward, reference
-from fagen.plan.params import FORWARD, POINTERS
+from fagen.plan.arguments import Arguments
+from fagen.plan.launch import Launch
+from fagen.plan.params import ADDRESSES
 from fagen.spec.model import Spec
+
+SMS = 132
 
 
 class CpuLauncher:
@@ -23,35 +26,44 @@ class CpuLauncher:
 
     launches: int = 0  # of all launchers
 
-    def __init__(self, spec: Spec, grid: int, scalars: tuple[int | float, ...]):
-        names = [param.name for param in FORWARD[POINTERS:]]
-        self.spec = spec
-        self.p = SimpleNamespace(**dict(zip(names, scalars, strict=True)))
-        assert grid == self.p.batch * self.p.heads_q * self.p.q_tiles
+    def __init__(self, spec: Spec, launch: Launch, arguments: Arguments):
+        self.spec, self.arguments = spec, arguments
+        self.p = launch.scalars
+        assert launch.grid
 
-    def __call__(self, stream: int, q: int, k: int, v: int, out: int, lse: int) -> None:
+    def __call__(self, stream: int, *addresses: int) -> None:
         CpuLauncher.launches += 1
-        p, problem = self.p, self.spec.problem.model_copy(update={"layout": "bshd"})
+        at = dict(zip(ADDRESSES, addresses, strict=False))
+        p, problem = self.p, self.spec.problem
+        if problem.layout == "thd":
+            batch, rows_q, rows_k = (), p.tokens_q, p.tokens_k
+            lse_sizes = (p.heads_q, p.tokens_q)
+            offsets = [_at(at[f"cu_seqlens_{x}"], p.batch + 1, torch.int32) for x in "qk"]
+        else:
+            problem = problem.model_copy(update={"layout": "bshd"})
+            batch, rows_q, rows_k = (p.batch,), p.seqlen_q, p.seqlen_k
+            lse_sizes = (p.batch, p.heads_q, p.seqlen_q)
+            offsets = []
         heads_kv = p.heads_q // p.heads_per_kv
-        q_view = self._view("q", q, p.seqlen_q, p.heads_q, problem.head_dim)
-        k_view = self._view("k", k, p.seqlen_k, heads_kv, problem.head_dim)
-        v_view = self._view("v", v, p.seqlen_k, heads_kv, problem.dim_v)
-        result, result_lse = reference.attention(
-            problem, q_view, k_view, v_view, scale=p.scale_log2 / math.log2(math.e)
-        )
-        self._view("out", out, p.seqlen_q, p.heads_q, problem.dim_v).copy_(result)
-        if lse:
-            sizes = (p.batch, p.heads_q, p.seqlen_q)
-            _at(lse, math.prod(sizes), torch.float32).view(sizes).copy_(result_lse)
+        q = self._view("q", at["q"], (*batch, rows_q, p.heads_q, problem.head_dim))
+        k = self._view("k", at["k"], (*batch, rows_k, heads_kv, problem.head_dim))
+        v = self._view("v", at["v"], (*batch, rows_k, heads_kv, problem.dim_v))
+        out = self._view("out", at["out"], (*batch, rows_q, p.heads_q, problem.dim_v))
+        scale = p.scale_log2 / math.log2(math.e)
+        result, result_lse = reference.attention(problem, q, k, v, *offsets, scale=scale)
+        out.copy_(result)
+        if at["lse"]:
+            _at(at["lse"], math.prod(lse_sizes), torch.float32).view(lse_sizes).copy_(result_lse)
 
-    def _view(self, name: str, address: int, rows: int, heads: int, dim: int) -> Tensor:
-        """[batch, rows, heads, dim] through the strides that the kernel would use."""
-        sizes = (self.p.batch, rows, heads, dim)
-        strides = (*(getattr(self.p, f"{name}_{axis}_stride") for axis in ("batch", "row", "head")), 1)
-        if 0 in sizes:
-            return torch.empty(sizes, dtype=checks.torch_dtype(self.spec.problem))
-        reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        return _at(address, reach, checks.torch_dtype(self.spec.problem)).as_strided(sizes, strides)
+    def _view(self, name: str, address: int, sizes: tuple[int, ...]) -> Tensor:
+        """[batch, rows, heads, dim] or [rows, heads, dim] through the strides that the kernel would use."""
+        axes = ("batch", "row", "head")[4 - len(sizes) :]
+        strides = (*(int(self.arguments.numbers[f"{name}_{axis}_stride"]) for axis in axes), 1)
+        dtype = checks.torch_dtype(self.spec.problem)
+        extent = self.arguments.extents[name]
+        if extent == 0:
+            return torch.empty(sizes, dtype=dtype)
+        return _at(address, extent // dtype.itemsize, dtype).as_strided(sizes, strides)
 
 
 def _at(address: int, elements: int, dtype: torch.dtype) -> Tensor:
@@ -64,7 +76,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[CpuLauncher]:
     """Ops take CPU tensors and "launch" on the CPU; `launches` counts from 0."""
 
     def load(op: forward.AttentionOp, device: int | None) -> forward._Loaded:
-        return forward._Loaded(op._plan, partial(CpuLauncher, op.spec))
+        return forward._Loaded(op._plan, partial(CpuLauncher, op.spec), SMS)
 
     monkeypatch.setattr(CpuLauncher, "launches", 0)
     monkeypatch.setattr(checks, "_check_device", lambda *_: None)
@@ -74,13 +86,13 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> type[CpuLauncher]:
 
 @pytest.fixture
 def problem_spec() -> Callable[..., dict[str, Any]]:
-    """A spec with a name of its own, bf16 and head_dim 64 unless told otherwise."""
+    """A spec with a name of its own, bf16 and head_dim 64 unless told otherwise; v3 if `family` says so."""
 
-    def spec(name: str, **problem: Any) -> dict[str, Any]:
+    def spec(name: str, family: str = "v2", **problem: Any) -> dict[str, Any]:
         return {
             "name": name,
-            "family": "v2",
-            "arch": "sm_80",
+            "family": family,
+            "arch": {"v2": "sm_80", "v3": "sm_90a"}[family],
             "problem": {"dtype": "bf16", "head_dim": 64, **problem},
         }
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import fagen
-from fagen.errors import ArgumentError, FagenError, LaunchError
+from fagen.errors import ArgumentError, FagenError, LaunchError, PlanError
 from fagen.hw.arch import ARCHES
 from fagen.ops import forward, reference
 
@@ -76,6 +76,20 @@ def test_nothing_to_compute_is_not_launched(on_cpu: Any, op: forward.AttentionOp
 def test_no_keys(op: forward.AttentionOp) -> None:
     out, lse = op(*qkv(seqlen_k=0), return_lse=True)
     assert torch.equal(out, torch.zeros_like(out)) and torch.all(lse == -math.inf)
+
+
+def test_v3_has_no_launch_without_keys(on_cpu: Any, problem_spec: Spec) -> None:
+    op = fagen.load(problem_spec("call_v3_no_keys", "v3"))
+    out, lse = op(*qkv(seqlen_k=0), return_lse=True)
+    assert torch.equal(out, torch.zeros_like(out)) and torch.all(lse == -math.inf)
+    assert on_cpu.launches == 0
+    assert_right(op, *qkv())
+
+
+@pytest.mark.parametrize("window", [(3, 1), (0, 0), (None, 2)], ids=str)
+def test_windows(problem_spec: Spec, window: tuple[int | None, int]) -> None:
+    op = fagen.load(problem_spec(f"call_window_{window[1]}", mask={"window": window}))
+    assert_right(op, *qkv())
 
 
 def test_a_warm_call_checks_again_only_what_changed(on_cpu: Any, op: forward.AttentionOp) -> None:
@@ -211,11 +225,19 @@ def test_builds_for_the_arch_of_the_device(
     monkeypatch.setattr(forward.context, "capability", lambda device: ARCHES[arch].capability)
     monkeypatch.setattr(forward, "compile_source", compile_source)
     monkeypatch.setattr(forward.module, "load", lambda artifact, threads, smem_bytes, device: artifact)
+    monkeypatch.setattr(forward.context, "sms", lambda device: 132)
     op = fagen.load(problem_spec("call_arch"), arch=pinned)
     op.prepare(1)
     op.prepare(1)
     assert built == [arch]
     assert op.name == ("call_arch" if pinned is None else "call_arch__sm_89")
+
+
+def test_v3_on_another_gpu_is_refused(problem_spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(forward.context, "capability", lambda device: (8, 0))
+    with pytest.raises(PlanError, match=r"family is 'v3'; allowed on sm_80: v1, v2"):
+        fagen.load(problem_spec("call_v3_arch", "v3")).prepare(0)
 
 
 def test_a_gpu_without_a_row_is_refused(problem_spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:

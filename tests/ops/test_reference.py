@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fagen.ops import reference
-from fagen.spec.model import Problem
+from fagen.spec.model import Problem, Window
 
 
 def problem(**changed: Any) -> Problem:
@@ -33,7 +34,9 @@ def qkv(
     )
 
 
-def by_loops(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def by_loops(
+    q: Tensor, k: Tensor, v: Tensor, window: tuple[float, float], scale: float
+) -> tuple[Tensor, Tensor]:
     """Attention of BSHD tensors in Python floats, one query at a time."""
     (batch, seqlen_q, heads_q, _), (seqlen_k, heads_kv, dim_v) = q.shape, v.shape[1:]
     out = torch.zeros(batch, seqlen_q, heads_q, dim_v, dtype=torch.float64)
@@ -43,7 +46,8 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tup
         for h in range(heads_q):
             kv = h // (heads_q // heads_kv)
             for i in range(seqlen_q):
-                keys = [j for j in range(seqlen_k) if not causal or j <= i + seqlen_k - seqlen_q]
+                place = i + seqlen_k - seqlen_q
+                keys = [j for j in range(seqlen_k) if place - window[0] <= j <= place + window[1]]
                 weights = [math.exp(scale * torch.dot(q[b, i, h], k[b, j, kv]).item()) for j in keys]
                 if keys:
                     lse[b, h, i] = math.log(sum(weights))
@@ -52,14 +56,46 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tup
     return out, lse
 
 
-@pytest.mark.parametrize("mask", ["none", "causal"])
+WINDOWS: list[tuple[Any, tuple[float, float]]] = [  # a mask, and keys seen before and after a query's place
+    ("none", (math.inf, math.inf)),
+    ("causal", (math.inf, 0)),
+    (Window(window=(None, None)), (math.inf, math.inf)),
+    (Window(window=(1, None)), (1, math.inf)),
+    (Window(window=(None, 2)), (math.inf, 2)),
+    (Window(window=(2, 1)), (2, 1)),
+    (Window(window=(0, 0)), (0, 0)),
+    (Window(window=(4, 0)), (4, 0)),  # S-1 of some
+]
+
+
+@pytest.mark.parametrize(("mask", "window"), WINDOWS, ids=str)
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(5, 5), (5, 2), (2, 5), (1, 1), (3, 0), (0, 3)])
-def test_is_attention_one_query_at_a_time(mask: str, seqlen_q: int, seqlen_k: int) -> None:
+def test_is_attention_one_query_at_a_time(
+    mask: Any, window: tuple[float, float], seqlen_q: int, seqlen_k: int
+) -> None:
     inputs = qkv(2, seqlen_q, seqlen_k, 6, 2, dim_v=16)
     out, lse = reference.attention(problem(mask=mask, head_dim_v=16), *inputs, scale=0.3)
-    expected, expected_lse = by_loops(*inputs, causal=mask == "causal", scale=0.3)
+    expected, expected_lse = by_loops(*inputs, window=window, scale=0.3)
     torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(lse, expected_lse, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", Window(window=(2, 1))], ids=str)
+def test_packed_sequences_are_each_attention(mask: Any) -> None:
+    """Of lengths 5, 0, 2 and 3, keys 3, 4, 0 and 6, and then rows of no sequence."""
+    cu_q, cu_k = torch.tensor([0, 5, 5, 7, 10]), torch.tensor([0, 3, 7, 7, 13])
+    q, k, v = (x[0] for x in qkv(1, 12, 15, 6, 2, dim_v=16))
+    packed = problem(mask=mask, head_dim_v=16, layout="thd")
+    out, lse = reference.attention(packed, q, k, v, cu_q, cu_k)
+    plain = reference.plain_attention(packed, q, k, v, cu_q, cu_k)
+    assert out.shape == plain.shape == (12, 6, 16) and lse.shape == (6, 12)
+    for (q0, q1), (k0, k1) in zip(pairwise(cu_q.tolist()), pairwise(cu_k.tolist()), strict=True):
+        one = (q[None, q0:q1], k[None, k0:k1], v[None, k0:k1])
+        own_out, own_lse = reference.attention(problem(mask=mask, head_dim_v=16), *one)
+        assert torch.equal(out[q0:q1], own_out[0]) and torch.equal(lse[:, q0:q1], own_lse[0])
+        own_plain = reference.plain_attention(problem(mask=mask, head_dim_v=16), *one)
+        assert torch.equal(plain[q0:q1], own_plain[0])
+    assert not out[10:].any() and not plain[10:].any() and torch.all(lse[:, 10:] == -math.inf)
 
 
 def test_agrees_with_torch_and_its_default_scale() -> None:

@@ -1,14 +1,18 @@
-"""The engines model reproduces the published pictures."""
+"""The engines models reproduce the published pictures, and v2's what was measured."""
 
+from collections.abc import Callable
 from math import log, sqrt
 from statistics import mean
+from typing import Any
 
 import pytest
 
 from fagen.hw.arch import ARCHES
 from fagen.hw.device import DEVICES
-from fagen.plan import budget, engines
-from fagen.plan.ir import Tiling
+from fagen.plan import budget, engines, v2_engines
+from fagen.plan.ir import EngineLoad, Engines, Tiling
+from fagen.plan.planner import plan
+from fagen.spec.model import Spec
 
 
 def tiling(q: int, kv: int, warps: int, ctas: int = 1, q_operand: str = "shared", stages: int = 2) -> Tiling:
@@ -18,7 +22,7 @@ def tiling(q: int, kv: int, warps: int, ctas: int = 1, q_operand: str = "shared"
 def predict(device: str, dim: int, choice: Tiling):
     row = DEVICES[device]
     arch = ARCHES[row.arch]
-    return engines.engines(choice, budget.values(choice, dim, dim, 2, arch), arch, row)
+    return v2_engines.predict(choice, budget.values(choice, dim, dim, 2, arch), arch, row)
 
 
 def native_loads(device: str, dim: int) -> dict[str, float]:
@@ -26,9 +30,12 @@ def native_loads(device: str, dim: int) -> dict[str, float]:
     arch = ARCHES[row.arch]
     choice = tiling(128, 128, 8)
     at = budget.values(choice, dim, dim, 2, arch)
-    return {
-        load.engine: load.cycles for load in engines.engine_loads(choice, at, arch, row, arch.tensor_flops)
-    }
+    work = v2_engines.work(choice)
+    return cycles(engines.engine_loads(work, at, arch, row, arch.tensor_flops))
+
+
+def cycles(loads: tuple[EngineLoad, ...]) -> dict[str, float]:
+    return {load.engine: load.cycles for load in loads}
 
 
 def test_on_b200_the_exp_of_a_tile_costs_as_much_as_both_its_mmas():
@@ -95,8 +102,7 @@ def test_a_prediction_stays_under_the_mma_peak():
 
 def test_rows_per_warp_set_the_shared_memory_traffic():
     def smem(choice: Tiling) -> float:
-        loads = {load.engine: load.cycles for load in predict("h100", 128, choice).loads}
-        return loads[engines.SMEM]
+        return cycles(predict("h100", 128, choice).loads)[engines.SMEM]
 
     # 128 x 64 tiles, 32 KB of K and V: written once, read by every warp; 32 KB of Q read once.
     assert smem(tiling(128, 64, 4)) == (32_768 * (1 + 4) + 32_768) / 128
@@ -109,3 +115,75 @@ def test_the_bound_is_the_slowest_engine_and_says_its_work():
     assert predicted.bound.engine == engines.TENSOR
     assert predicted.bound.cycles == predicted.tile_flops / 2048 == 2048
     assert predicted.bound.work == "2*Bc*Br*(d + dv) FLOP at 2048 per clock"
+
+
+# The v3 kernel
+
+
+@pytest.fixture
+def v3(v3_spec: Callable[..., Spec]) -> Callable[..., Engines]:
+    """The engines of a v3 plan: a tile and the rest of the schedule."""
+
+    def make(q: int, kv: int, head_dim: int = 128, **schedule: Any) -> Engines:
+        return plan(v3_spec({"tile": {"q": q, "kv": kv}, **schedule}, head_dim=head_dim)).engines
+
+    return make
+
+
+def test_v3_runs_on_the_wgmma_rate_of_its_arch(v3):
+    loads = cycles(v3(128, 128).loads)
+    assert loads[engines.TENSOR] == 2 * 128 * 128 * 256 / 4096
+    assert loads[engines.MUFU] == loads[engines.TENSOR] / 2
+    assert cycles(v3(192, 128, 64).loads)[engines.MUFU] == cycles(v3(192, 128, 64).loads)[engines.TENSOR]
+
+
+def test_each_math_warpgroup_reads_k_and_v_and_p_stays_in_registers(v3):
+    # 128 x 128 tiles of d = 128: 64 KB of K and V, written once and read by two warpgroups; 32 KB of Q.
+    assert cycles(v3(128, 128).loads)[engines.SMEM] == (3 * 65_536 + 32_768) / 128
+
+
+def test_a_polynomial_moves_exponentials_to_the_fma_pipe(v3):
+    plain = cycles(v3(192, 128, 64).loads)
+    shared = cycles(v3(192, 128, 64, softmax={"exp2": {"polynomial": 0.25}}).loads)
+    assert shared[engines.MUFU] == 0.75 * plain[engines.MUFU]
+    moved = 0.25 * 192 * 128 * engines.POLYNOMIAL_OPERATIONS / 128
+    assert shared[engines.FMA] == plain[engines.FMA] + moved
+
+
+def test_v2_takes_a_polynomial_as_well(v2_spec):
+    def loads(**softmax: Any) -> dict[str, float]:
+        schedule = {"tile": {"q": 128, "kv": 64}, "roles": {"math": {"warps": 4}}, "softmax": softmax}
+        return cycles(plan(v2_spec(schedule=schedule)).engines.loads)
+
+    plain, half = loads(), loads(exp2={"polynomial": 0.5})
+    assert loads(exp2="hardware") == plain
+    assert half[engines.MUFU] == plain[engines.MUFU] / 2
+    assert half[engines.FMA] > plain[engines.FMA]
+
+
+def test_without_maxima_a_score_costs_an_operation_less_and_o_is_left_alone(v3):
+    def fma(rescale: Any) -> float:
+        return cycles(v3(128, 128, softmax={"rescale": rescale}).loads)[engines.FMA]
+
+    scores, of_o, of_rows = 128 * 128 / 128, 128 * 128 / 128, 32 * 128 / 128
+    assert fma("always") - fma({"lazy": 8}) == of_o
+    assert fma({"lazy": 8}) - fma({"growth": 30}) == scores + of_rows
+
+
+def test_a_pair_of_ctas_halves_what_is_asked_of_l2(v3):
+    alone, pair = (cycles(v3(128, 128, cluster=size).loads) for size in (1, 2))
+    assert pair.pop(engines.L2) == alone.pop(engines.L2) / 2
+    assert pair == alone
+
+
+def test_softmax_hides_under_the_products_of_its_own_or_of_another_warpgroup(v3):
+    def tflops(q: int, overlap: bool) -> float:
+        return v3(q, 64, cluster=2, roles={"math": {"overlap": overlap}}).tflops
+
+    assert tflops(64, overlap=True) > tflops(64, overlap=False)  # a warpgroup alone
+    assert tflops(128, overlap=True) == tflops(128, overlap=False)
+
+
+def test_v3_leaves_v2_behind_and_stays_under_the_wgmma_peak(v3):
+    peak = 4096 * DEVICES["h200"].sms * DEVICES["h200"].clock_hz / 1e12
+    assert 1.3 * predict("h200", 128, tiling(256, 64, 8, stages=3)).tflops < v3(128, 128).tflops < peak

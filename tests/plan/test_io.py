@@ -25,13 +25,13 @@ H200 = Setting(
     head_dim=128,
     head_dim_v=128,
     element_bytes=2,
-    causal=False,
+    window=(None, None),
     tile_q=128,
     tile_kv=64,
     smem_bytes=227 * 1024,
     l2_bytes=50 * 2**20,
     ctas=264,
-    heads_in_l2=12,
+    heads_abreast=12,
 )
 SMALL = Setting(
     batch=2,
@@ -42,13 +42,13 @@ SMALL = Setting(
     head_dim=64,
     head_dim_v=32,
     element_bytes=2,
-    causal=False,
+    window=(None, None),
     tile_q=64,
     tile_kv=32,
     smem_bytes=99 * 1024,
     l2_bytes=2**20,
     ctas=8,
-    heads_in_l2=6,
+    heads_abreast=6,
 )
 
 
@@ -63,7 +63,10 @@ def blocks(rows: int, tile: int) -> list[range]:
 
 
 def visible(queries: range, keys: range, s: Setting) -> bool:
-    return not s.causal or keys[0] <= queries[-1] + s.seqlen_k - s.seqlen_q
+    offset = s.seqlen_k - s.seqlen_q
+    left, right = s.window
+    seen_before = right is None or keys[0] <= queries[-1] + offset + right
+    return seen_before and (left is None or keys[-1] >= queries[0] + offset - left)
 
 
 def walk_v1(s: Setting, direction: str) -> int:
@@ -104,10 +107,10 @@ def walk_v2(s: Setting, direction: str) -> int:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [(None, None), (None, 0), (40, 70), (100, None)])
 @pytest.mark.parametrize("lengths", [(150, 200), (200, 150), (256, 256), (1, 300), (300, 1), (700, 700)])
-def test_formulas_count_what_the_loops_move(direction, causal, lengths):
-    s = replace(SMALL, causal=causal, seqlen_q=lengths[0], seqlen_k=lengths[1], smem_bytes=16 * 1024)
+def test_formulas_count_what_the_loops_move(direction, window, lengths):
+    s = replace(SMALL, window=window, seqlen_q=lengths[0], seqlen_k=lengths[1], smem_bytes=16 * 1024)
     assert evaluate(formula("v1", direction, "HBM"), s) == walk_v1(s, direction)
     assert evaluate(formula("v2", direction, "L2"), s) == walk_v2(s, direction)
 
@@ -156,10 +159,11 @@ def test_v1_blocks_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    ("batch", "seqlen", "heads_in_l2"), [(4, 4096, 12), (4, 4096, 1), (1, 16384, 3), (1, 16384, 1)]
+    ("batch", "seqlen", "heads_abreast"), [(4, 4096, 12), (4, 4096, 1), (1, 16384, 3), (1, 16384, 1)]
 )
-def test_l2_absorbs_all_rereads_of_causal_16k_tokens_on_h200(batch, seqlen, heads_in_l2):
-    s = replace(H200, batch=batch, seqlen_q=seqlen, seqlen_k=seqlen, heads_in_l2=heads_in_l2, causal=True)
+def test_l2_absorbs_all_rereads_of_causal_16k_tokens_on_h200(batch, seqlen, heads_abreast):
+    s = replace(H200, batch=batch, seqlen_q=seqlen, seqlen_k=seqlen, heads_abreast=heads_abreast)
+    s = replace(s, window=(None, 0))
     assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
 
 
@@ -167,7 +171,7 @@ def test_l2_absorbs_all_rereads_of_causal_16k_tokens_on_h200(batch, seqlen, head
     ("ctas", "seqlen"), [(132, 16384), (132, 4096), (264, 16384), (128, 16384), (96, 5000)]
 )
 def test_without_a_mask_heads_that_a_wave_cuts_are_read_again(ctas, seqlen):
-    s = replace(H200, batch=4, seqlen_q=seqlen, seqlen_k=seqlen, heads_in_l2=1, ctas=ctas)
+    s = replace(H200, batch=4, seqlen_q=seqlen, seqlen_k=seqlen, heads_abreast=1, ctas=ctas)
     s = replace(s, l2_bytes=max(s.l2_bytes, 2 * s.seqlen_k * 512 * ctas))  # it holds them, but not twice
     blocks = -(-seqlen // s.tile_q)
     total = s.batch * s.heads_q * blocks
@@ -197,11 +201,11 @@ def test_hbm_bytes_are_within_a_tenth_of_what_an_h200_moved(mask, batch, seqlen,
 
 
 def test_each_wave_reads_again_what_l2_cannot_hold():
-    s = replace(H200, batch=1, seqlen_q=131072, seqlen_k=131072, heads_in_l2=1)  # K, V of a head: 64 MiB
+    s = replace(H200, batch=1, seqlen_q=131072, seqlen_k=131072, heads_abreast=1)  # K, V of a head: 64 MiB
     waves = -(-1024 // 264)
     kv = s.heads_kv * s.seqlen_k * 256 * 2
     assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s) + (waves - 1) * kv
-    causal = evaluate(formula("v2", "forward", "HBM"), replace(s, causal=True))
+    causal = evaluate(formula("v2", "forward", "HBM"), replace(s, window=(None, 0)))
     assert compulsory(s) < causal < compulsory(s) + (waves - 1) * kv
 
 
@@ -209,7 +213,7 @@ def test_each_wave_reads_again_what_l2_cannot_hold():
 @pytest.mark.parametrize("seqlen", [512, 16384, 131072])
 @pytest.mark.parametrize("heads_kv", [1, 4, 16])
 def test_hbm_never_carries_more_than_the_sms_ask_for(direction, seqlen, heads_kv):
-    s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, heads_kv=heads_kv, heads_in_l2=1)
+    s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, heads_kv=heads_kv, heads_abreast=1)
     asked = evaluate(formula("v2", direction, "L2"), s)
     dq_fetch = 4 * s.heads_q * seqlen * s.head_dim * io.reads_from_hbm(direction, Fraction(1), s)
     slack = dq_fetch if direction == "backward" else 0  # an atomic add is one transfer to L2, two to HBM
@@ -221,14 +225,14 @@ def test_causal_halves_what_flash_attention_visits_and_nothing_of_standard(direc
     full = replace(H200, batch=1, seqlen_q=32768, seqlen_k=32768)
     for algorithm, level, ratio in [("standard", "HBM", 1), ("v1", "HBM", 0.5), ("v2", "L2", 0.5)]:
         one = formula(algorithm, direction, level)
-        measured = evaluate(one, replace(full, causal=True)) / evaluate(one, full)
+        measured = evaluate(one, replace(full, window=(None, 0))) / evaluate(one, full)
         assert measured == pytest.approx(ratio, rel=0.05)
 
 
-@pytest.mark.parametrize("lengths", [(0, 64), (64, 0), (0, 0)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_empty_sequences_have_finite_bytes(lengths, causal):
-    s = replace(SMALL, seqlen_q=lengths[0], seqlen_k=lengths[1], causal=causal)
+@pytest.mark.parametrize("lengths", [(0, 64), (64, 0), (0, 0), (0, 2000)])
+@pytest.mark.parametrize("window", [(None, None), (None, 0), (5, 5)])
+def test_empty_sequences_have_finite_bytes(lengths, window):
+    s = replace(SMALL, seqlen_q=lengths[0], seqlen_k=lengths[1], window=window)
     assert evaluate(formula("v2", "forward", "HBM"), s) == compulsory(s)
     assert all(evaluate(one, s) >= 0 for one in formulas.FORMULAS)
 
@@ -236,3 +240,14 @@ def test_empty_sequences_have_finite_bytes(lengths, causal):
 def test_every_symbol_of_every_formula_has_a_meaning():
     used = set().union(*(one.bytes.free_symbols for one in formulas.FORMULAS))
     assert used <= set(formulas.SYMBOLS)
+
+
+def test_ctas_of_a_cluster_and_packed_heads_load_k_and_v_once_between_them():
+    at_l2 = formula("v2", "forward", "L2")
+    alone = replace(SMALL, seqlen_q=256)
+    q_side = SMALL.batch * SMALL.heads_q * 256 * ((64 + 32) * 2 + 4)
+    kv_side = evaluate(at_l2, alone) - q_side
+    assert evaluate(at_l2, replace(alone, cluster=2)) == q_side + kv_side // 2
+    # 3 query heads of 21 queries each in a tile of 64 rows: 13 tiles of 63 rows for 12 of 64
+    packed = replace(alone, tile_q=21, heads_per_tile=3)
+    assert evaluate(at_l2, packed) == q_side + kv_side * 13 // 12

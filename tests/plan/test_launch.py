@@ -7,7 +7,7 @@ import pytest
 
 from fagen.errors import PlanError
 from fagen.plan.launch import Scalars, Shape, launch
-from fagen.plan.params import FORWARD
+from fagen.plan.params import forward
 from fagen.plan.planner import plan
 
 TILE = {"tile": {"q": 128, "kv": 64}, "roles": {"math": {"warps": 4}}}
@@ -23,15 +23,27 @@ def causal(v2_spec):
     return plan(v2_spec("sm_90a", TILE, "h200", mask="causal"))
 
 
-def test_scalars_are_the_last_fields_of_the_parameter_struct():
-    assert Scalars._fields == tuple(p.name for p in FORWARD[-len(Scalars._fields) :])
-    assert {p.ctype for p in FORWARD[-len(Scalars._fields) :]} == {"int32_t", "float"}
+def test_every_number_in_the_struct_but_strides_is_a_scalar(v2_spec, v3_spec):
+    for spec in (v2_spec(), v3_spec(), v3_spec(layout="thd")):
+        numbers = {p.name for p in forward(plan(spec)) if p.ctype in ("int32_t", "float")}
+        assert numbers <= set(Scalars._fields)
 
 
 def test_one_cta_per_query_block_and_head(in_order):
     found = launch(in_order, Shape(2, 1025, 999, 12, 4), scale=0.125)
     assert found.grid == 2 * 12 * 9
-    assert found.scalars == Scalars(2, 12, 3, 1025, 999, 9, 1, 0.125 * math.log2(math.e))
+    assert found.scalars == Scalars(
+        batch=2,
+        heads_q=12,
+        heads_per_kv=3,
+        seqlen_q=1025,
+        seqlen_k=999,
+        q_tiles=9,
+        heads_abreast=1,
+        scale_log2=0.125 * math.log2(math.e),
+        tokens_q=2050,
+        tokens_k=1998,
+    )
 
 
 def test_batch_times_heads_is_not_bound_by_the_65535_of_other_grid_axes(in_order):
@@ -74,4 +86,99 @@ def test_what_the_kernel_adds_to_the_longest_sequence_stays_within_31_bits(v2_sp
     ids=str,
 )
 def test_longest_first_groups_the_pairs_whose_keys_and_values_stay_in_l2(shape: Shape, pairs: int, causal):
-    assert launch(causal, shape, 1.0).scalars.heads_in_l2 == pairs
+    assert launch(causal, shape, 1.0).scalars.heads_abreast == pairs
+
+
+def v3_plan(v3_spec, layout="bshd", **schedule):
+    tile = {"tile": {"q": 128, "kv": 128}, "roles": {"math": {"warps": 8}}}
+    return plan(v3_spec(tile | schedule, "h200", layout=layout))
+
+
+@pytest.mark.parametrize("scheduler", ["in_order", "longest_first"])
+def test_v3_has_a_cta_per_work_item(v3_spec, scheduler):
+    found = launch(v3_plan(v3_spec, scheduler=scheduler), Shape(2, 1025, 999, 12, 4), 1.0)
+    assert (found.grid, found.cluster, found.scalars.q_tiles) == (2 * 12 * 9, 1, 9)
+
+
+@pytest.mark.parametrize("scheduler", ["persistent", "persistent_lpt"])
+def test_persistent_ctas_are_as_many_as_sms(v3_spec, scheduler):
+    planned = v3_plan(v3_spec, scheduler=scheduler)
+    assert launch(planned, Shape(2, 1025, 999, 12, 4), 1.0).grid == planned.device.sms == 132
+    assert launch(planned, Shape(2, 1025, 999, 12, 4), 1.0, sms=114).grid == 114
+    assert launch(planned, Shape(1, 1025, 999, 12, 4), 1.0).grid == 12 * 9
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "sms", "grid"),
+    [("in_order", 132, 2 * 24 * 5), ("persistent", 132, 132), ("persistent", 115, 114)],
+)
+def test_a_work_item_of_a_cluster_has_two_q_tiles(v3_spec, scheduler, sms, grid):
+    planned = v3_plan(v3_spec, scheduler=scheduler, cluster=2)
+    found = launch(planned, Shape(2, 1025, 999, 12, 4), 1.0, sms)
+    assert (found.grid, found.cluster, found.scalars.q_tiles) == (grid, 2, 5)
+
+
+@pytest.mark.parametrize(("group", "queries"), [(1, 128), (2, 64), (3, 2 * 21), (64, 2)])
+def test_with_pack_gqa_a_tile_holds_whole_queries_of_a_kv_head(v3_spec, group, queries):
+    planned = v3_plan(v3_spec, scheduler="in_order", pack_gqa=True)
+    found = launch(planned, Shape(2, 1000, 999, 4 * group, 4), 1.0)
+    assert found.scalars.q_tiles == math.ceil(1000 / queries)
+    assert (found.scalars.heads_q, found.scalars.heads_per_kv) == (4, group)
+    assert found.grid == 2 * 4 * found.scalars.q_tiles
+
+
+def test_pack_gqa_refuses_more_query_heads_than_a_warpgroup_has_rows(v3_spec):
+    with pytest.raises(PlanError, match=r"t: 65 query heads share a K/V head; .*pack_gqa: up to 64"):
+        launch(v3_plan(v3_spec, pack_gqa=True), Shape(1, 8, 8, 65, 1), 1.0)
+    launch(v3_plan(v3_spec), Shape(1, 8, 8, 65, 1), 1.0)
+
+
+def test_packed_sequences_have_the_tiles_of_the_longest(v3_spec):
+    planned = v3_plan(v3_spec, layout="thd", scheduler="in_order")
+    found = launch(planned, Shape(3, 300, 400, 4, 2, tokens_q=512, tokens_k=640), 1.0)
+    assert found.grid == 3 * 4 * 3
+    assert found.scalars[3:6] == (300, 400, 3)
+    assert (found.scalars.tokens_q, found.scalars.tokens_k) == (512, 640)
+
+
+def test_packed_tokens_stay_within_31_bits(v3_spec):
+    planned = v3_plan(v3_spec, layout="thd")
+    for name in ("tokens_q", "tokens_k"):
+        tokens = {"tokens_q": 8, "tokens_k": 8, name: 2**31 - 1}
+        with pytest.raises(PlanError, match=f"{name} is 2,147,483,647; allowed: up to 2,147,483,519"):
+            launch(planned, Shape(1, 8, 8, 1, 1, **tokens), 1.0)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(2, 8, 0, 4, 4),
+        Shape(2, 0, 8, 4, 4),
+        Shape(0, 8, 8, 4, 4),
+        Shape(2, 8, 8, 0, 0),
+        Shape(2, 0, 8, 4, 4, 16, 16),
+        Shape(2, 8, 0, 4, 4, 16, 16),
+        Shape(2, 8, 8, 4, 4, 16, 0),
+        Shape(2, 8, 8, 4, 4, 0, 16),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("scheduler", ["in_order", "persistent"])
+def test_v3_launches_nothing_on_an_empty_tensor(v3_spec, shape, scheduler):
+    layout = "bshd" if shape.tokens_q is None else "thd"
+    assert launch(v3_plan(v3_spec, layout, scheduler=scheduler), shape, 1.0).grid == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "pairs"),
+    [
+        ({"scheduler": "persistent"}, 1),
+        ({"scheduler": "persistent_lpt"}, 48),
+        ({"scheduler": "persistent_lpt", "pack_gqa": True}, 12),
+    ],
+    ids=str,
+)
+def test_v3_groups_pairs_as_v2_does(v3_spec, schedule, pairs):
+    assert (
+        launch(v3_plan(v3_spec, **schedule), Shape(4, 4096, 4096, 16, 4), 1.0).scalars.heads_abreast == pairs
+    )

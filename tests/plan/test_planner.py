@@ -1,4 +1,4 @@
-"""The planner: keeps what the spec gives, finds a fitting choice for the rest, refuses with numbers."""
+"""The planner, with v2: keeps what is given, finds a fitting choice for the rest, refuses with numbers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ A100_FA2 = {
     "roles": {"math": {"warps": 4}},
     "q_operand": "shared",
     "ctas_per_sm": 1,
-    "softmax": {"rescale": "always"},
+    "softmax": {"exp2": "hardware", "rescale": "always"},
     "scheduler": "in_order",
 }
 
@@ -60,7 +60,7 @@ def test_one_given_key_is_kept_and_the_others_are_planned_around_it(given, v2_sp
         ((key_below, value),) = value.items()
         resolved, key = resolved[key], key_below
     assert resolved[key] == value
-    assert len(found.planned) == 7
+    assert len(found.planned) == 8
 
 
 def test_causal_runs_the_longest_blocks_first_and_rescales_lazily(v2_spec):
@@ -68,6 +68,11 @@ def test_causal_runs_the_longest_blocks_first_and_rescales_lazily(v2_spec):
     assert (causal.tiling.scheduler, causal.tiling.lazy_rescale) == ("longest_first", 8.0)
     assert plan(v2_spec()).tiling.scheduler == "in_order"
     assert plan(v2_spec(schedule={"softmax": {"rescale": {"lazy": 0.0}}})).tiling.lazy_rescale == 0.0
+
+
+def test_exponentials_are_the_exp2_units_unless_the_spec_gives_a_share_away(v2_spec):
+    assert plan(v2_spec()).tiling.polynomial == 0
+    assert plan(v2_spec(schedule={"softmax": {"exp2": {"polynomial": 0.25}}})).tiling.polynomial == 0.25
 
 
 def test_planning_is_deterministic(v2_spec):
@@ -129,6 +134,11 @@ def test_spills_that_the_spec_allows_do_not_refuse_the_plan(v2_spec):
         plan(v2_spec(schedule=spilling | {"stages": {"kv": 3}}))
     assert "registers per thread" not in str(refused.value)
     assert "schedule.stages.kv: 2 (is 3)" in str(refused.value)
+
+
+def test_a_window_runs_the_longest_blocks_first_too(v2_spec):
+    assert plan(v2_spec(mask={"window": (128, 0)})).tiling.scheduler == "longest_first"
+    assert plan(v2_spec(mask={"window": (None, None)})).tiling.scheduler == "in_order"
 
 
 def test_unknown_arch_and_foreign_device_are_refused(v2_spec):

@@ -1,16 +1,33 @@
 """Predicted time of a shape: FLOP by counting, and where the model must not flatter."""
 
+import time
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
-from fagen.plan.launch import Shape
+from fagen.plan.engines import HBM, TENSOR
+from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
-from fagen.plan.predict import forward_flops, predict
+from fagen.plan.predict import LAUNCH_SECONDS, _q_tiles, forward_flops, predict, typical_timeline
+from fagen.plan.timeline import Costs, item_cycles, kernel, start_cycles
 from fagen.spec.model import Spec
 
 
-def planned(mask="none"):
+def planned(mask: Any = "none", family="v2", **schedule):
     problem = {"dtype": "bf16", "head_dim": 64, "head_dim_v": 128, "mask": mask}
-    return plan(Spec.model_validate({"name": "s", "family": "v2", "arch": "sm_90a", "problem": problem}))
+    spec = {"name": "s", "family": family, "arch": "sm_90a", "problem": problem, "schedule": schedule}
+    return plan(Spec.model_validate(spec))
+
+
+def planned_v3(mask="none", **schedule):
+    return planned(mask, "v3", tile={"q": 128, "kv": 128}, **schedule)
+
+
+def cycles(plan, shape):
+    """Cycles that an SM is predicted to work."""
+    seconds = predict(plan, shape).seconds - LAUNCH_SECONDS
+    return seconds * plan.device.clock_hz * Costs().clock
 
 
 @pytest.mark.parametrize("lengths", [(5, 5), (3, 8), (8, 3), (1, 9), (9, 1), (0, 4), (4, 0)])
@@ -20,6 +37,16 @@ def test_flop_counts_visible_pairs(lengths):
     shape = Shape(2, queries, keys, 6, 3)
     assert forward_flops(planned("causal"), shape) == 2 * 12 * visible * (64 + 128)
     assert forward_flops(planned(), shape) == 2 * 12 * queries * keys * (64 + 128)
+
+
+@pytest.mark.parametrize("window", [(0, 0), (2, 1), (None, 2), (3, None), (0, 100)], ids=str)
+@pytest.mark.parametrize("lengths", [(5, 5), (3, 8), (8, 3), (1, 9), (9, 1)])
+def test_flop_of_a_window_counts_visible_pairs(lengths, window):
+    queries, keys = lengths
+    left, right = (100 if side is None else side for side in window)
+    visible = sum(-left <= j - (i + keys - queries) <= right for i in range(queries) for j in range(keys))
+    found = forward_flops(planned({"window": window}), Shape(2, queries, keys, 6, 3))
+    assert found == 2 * 12 * visible * (64 + 128)
 
 
 def test_a_full_device_reaches_the_engines_speed_and_never_more():
@@ -70,3 +97,119 @@ def test_time_is_that_of_the_tiles_that_a_walk_over_the_ctas_counts(mask, length
     compute = steps * p.engines.tile_flops * slots / (p.engines.tflops * 1e12)
     found = predict(p, Shape(2, queries, keys, 16, 16))
     assert found.seconds == compute if found.bound != "HBM" else found.seconds > compute
+
+
+def test_a_window_takes_as_long_as_the_tiles_that_it_leaves():
+    shape = Shape(2, 16384, 16384, 16, 16)
+    none, window = predict(planned(), shape), predict(planned({"window": (1024, 0)}), shape)
+    assert window.seconds / none.seconds == pytest.approx(1024 / 16384, rel=0.2)
+
+
+def test_v3_on_one_sm_is_the_work_items_one_after_another():
+    p = planned_v3()
+    one = kernel(p)
+    for seqlen in (128, 300, 4096):
+        tiles = -(-seqlen // 128)
+        expected = start_cycles(one, tiles) + item_cycles(one, tiles)
+        assert cycles(p, Shape(1, 128, seqlen, 1, 1)) == pytest.approx(expected)
+        assert cycles(p, Shape(1, 128, seqlen, 132, 1)) == pytest.approx(expected)
+        later = item_cycles(one, tiles)
+        assert cycles(p, Shape(1, 128, seqlen, 133, 1)) == pytest.approx(expected + later)
+
+
+def test_v3_in_rounds_hands_out_every_other_round_of_work_items_backwards():
+    """4 heads of 66 Q tiles, which see 1 to 66 K/V tiles, on 132 SMs: each gets n of them, and 67 - n."""
+    p = planned_v3("causal", scheduler="persistent")
+    one = kernel(p)
+    longest = max(item_cycles(one, tiles) + item_cycles(one, 67 - tiles) for tiles in range(1, 34))
+    found = cycles(p, Shape(1, 66 * 128, 66 * 128, 4, 4))
+    assert found == pytest.approx(longest + start_cycles(one, 34))
+
+
+def test_v3_hands_out_the_longer_half_group_by_group_and_the_shorter_half_last():
+    p = planned_v3("causal", scheduler="persistent_lpt")
+    scalars = launch(p, Shape(1, 5 * 128, 5 * 128, 3, 3), scale=1.0).scalars._replace(heads_abreast=2)
+    assert list(_q_tiles(p, scalars)) == [4, 4, 3, 3, 2, 2, 4, 3, 2, 1, 1, 1, 0, 0, 0]
+
+
+def test_v3_by_a_counter_ends_within_a_short_item_of_the_mean():
+    p = planned_v3("causal", scheduler="persistent_lpt")
+    shape, one = Shape(1, 4096, 4096, 50, 50), kernel(p)
+    mean = 50 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
+    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + item_cycles(one, 4)
+
+
+def test_v3_without_persistence_gives_the_next_work_item_to_the_sm_that_is_free():
+    in_order, longest = (planned_v3("causal", scheduler=s) for s in ("in_order", "longest_first"))
+    shape = Shape(1, 4096, 4096, 10, 10)
+    one = kernel(in_order)
+    total = 10 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
+    assert total <= cycles(longest, shape) < cycles(in_order, shape)
+    assert cycles(longest, shape) < 1.2 * total
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", {"window": (512, 0)}], ids=str)
+def test_v3_longer_sequences_take_longer(mask):
+    p = planned_v3(mask)
+    seconds = [predict(p, Shape(2, s, s, 8, 8)).seconds for s in (512, 1024, 2048, 4096, 8192, 16384)]
+    assert all(a < b for a, b in pairwise(seconds))
+
+
+def test_v3_causal_takes_about_half_as_long():
+    shape = Shape(4, 8192, 8192, 16, 16)
+    none, causal = (
+        predict(planned_v3(mask, scheduler="longest_first"), shape) for mask in ("none", "causal")
+    )
+    assert causal.seconds / none.seconds == pytest.approx(0.5, rel=0.1)
+    assert none.bound == typical_timeline(planned_v3(), shape).bound == TENSOR
+
+
+def test_v3_query_heads_that_share_keys_take_no_less_unless_they_are_packed():
+    plain, packed = planned_v3(), planned_v3(pack_gqa=True)
+    many, grouped = Shape(1, 4096, 4096, 32, 32), Shape(1, 4096, 4096, 32, 8)
+    assert predict(plain, grouped).seconds == predict(plain, many).seconds
+    decode = Shape(32, 4, 4096, 32, 8)  # 4 heads of 4 queries fill a Q tile that without packing holds 4 rows
+    assert predict(packed, decode).seconds < 0.5 * cycles(plain, decode) / (
+        plain.device.clock_hz * Costs().clock
+    )
+
+
+def test_v3_of_one_query_is_bound_by_memory_and_an_empty_call_takes_no_time():
+    p = planned_v3(pack_gqa=True)
+    decode = predict(p, Shape(512, 1, 8192, 16, 1))
+    assert decode.bound == HBM
+    assert decode.seconds >= 512 * 8192 * (64 + 128) * 2 / p.device.hbm_bytes_per_s
+    assert predict(p, Shape(1, 0, 128, 1, 1)).seconds < LAUNCH_SECONDS
+
+
+@pytest.mark.parametrize("scheduler", ["persistent_lpt", "longest_first"])
+def test_v3_predicts_at_once(scheduler):
+    p = planned_v3("causal", scheduler=scheduler)
+    predict(p, Shape(1, 128, 128, 1, 1))
+    for shape in (Shape(32, 512, 512, 32, 8), Shape(1, 16384, 16384, 64, 8), Shape(64, 2**20, 2**20, 64, 64)):
+        start = time.perf_counter()
+        assert predict(p, shape).tflops > 100
+        assert time.perf_counter() - start < 0.5
+
+
+# TFLOP/s of the v3 kernel on an H200: bf16, 16k tokens, hidden 2048.
+MEASURED = [
+    (64, (192, 128), "none", 8192, {"growth": 10}, 588),
+    (64, (192, 128), "causal", 1024, {"growth": 10}, 327),
+    (64, (192, 128), "none", 1024, "always", 448),
+    (128, (128, 128), "none", 8192, {"growth": 10}, 719),
+    (128, (128, 128), "causal", 1024, {"growth": 10}, 458),
+    (128, (128, 128), "causal", 8192, "always", 671),
+    (256, (128, 80), "none", 8192, {"growth": 10}, 783),
+    (256, (128, 80), "causal", 1024, "always", 458),
+]
+
+
+@pytest.mark.parametrize(("dim", "tile", "mask", "seqlen", "rescale", "tflops"), MEASURED, ids=str)
+def test_v3_predicts_what_was_measured(v3_spec, dim, tile, mask, seqlen, rescale, tflops):
+    schedule = {"tile": dict(zip(("q", "kv"), tile, strict=True)), "softmax": {"rescale": rescale}}
+    if dim == 64:
+        schedule["stages"] = {"kv": 3}
+    p = plan(v3_spec(schedule, device="h200", head_dim=dim, mask=mask))
+    shape = Shape(16384 // seqlen, seqlen, seqlen, 2048 // dim, 2048 // dim)
+    assert predict(p, shape).tflops == pytest.approx(tflops, rel=0.15)

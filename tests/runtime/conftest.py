@@ -7,7 +7,7 @@ import pytest
 
 from fagen.compile.artifact import Artifact
 from fagen.compile.report import Resources
-from fagen.runtime import context, launch, module
+from fagen.runtime import context, launch, module, tensormap
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,12 +18,14 @@ from fake_driver import FakeDriver
 def driver(monkeypatch):
     """A machine with two H200 and an A100."""
     fake = FakeDriver(("NVIDIA H200", (9, 0)), ("NVIDIA H200", (9, 0)), ("NVIDIA A100", (8, 0)))
-    for user in (context, launch, module):
+    for user in (context, launch, module, tensormap):
         monkeypatch.setattr(user, "driver", fake)
     monkeypatch.setattr(module, "_kernels", {})
-    context.primary_context.cache_clear()
+    for remembered in (context.primary_context, tensormap.encode):
+        remembered.cache_clear()
     yield fake
-    context.primary_context.cache_clear()
+    for remembered in (context.primary_context, tensormap.encode):
+        remembered.cache_clear()
 
 
 @pytest.fixture

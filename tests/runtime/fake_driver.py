@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import cuda.bindings.driver as real
 
-from fagen.plan.params import struct_bytes, struct_format
-
 OK = real.CUresult.CUDA_SUCCESS
+SMS = 132  # of every device
 Handle = int
 
 
@@ -24,8 +23,9 @@ class Launch(NamedTuple):
     smem_bytes: int
     stream: int
     function: Handle
-    params: tuple[Any, ...]
+    argument: bytes
     context: Handle
+    cluster: tuple[int, int, int] | None
 
 
 class FakeDriver:
@@ -36,6 +36,14 @@ class FakeDriver:
     CUdevice_attribute = real.CUdevice_attribute
     CUstreamCaptureMode = real.CUstreamCaptureMode
     CUlaunchConfig = real.CUlaunchConfig
+    CUlaunchAttribute = real.CUlaunchAttribute
+    CUlaunchAttributeID = real.CUlaunchAttributeID
+    CUtensorMap = real.CUtensorMap
+    CUtensorMapInterleave = real.CUtensorMapInterleave
+    CUtensorMapL2promotion = real.CUtensorMapL2promotion
+    CUtensorMapFloatOOBfill = real.CUtensorMapFloatOOBfill
+    cuuint32_t = real.cuuint32_t
+    cuuint64_t = real.cuuint64_t
 
     def __init__(self, *devices: tuple[str, tuple[int, int]]):
         self.devices = devices
@@ -46,6 +54,7 @@ class FakeDriver:
         self.launches: list[Launch] = []
         self.capture_mode = real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
         self.capture_mode_at_load = None
+        self.argument_bytes = 0  # of the kernels that are launched
 
     @property
     def stack(self) -> list[Handle]:
@@ -73,8 +82,14 @@ class FakeDriver:
         return self._answer("cuDeviceGetName", self.devices[device][0].encode().ljust(length, b"\0"))
 
     def cuDeviceGetAttribute(self, attribute, device):
-        major = real.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-        return self._answer("cuDeviceGetAttribute", self.devices[device][1][attribute != major])
+        known = real.CUdevice_attribute
+        major, minor = self.devices[device][1]
+        values = {
+            known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: major,
+            known.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: minor,
+            known.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: SMS,
+        }
+        return self._answer("cuDeviceGetAttribute", values[attribute])
 
     def cuDevicePrimaryCtxRetain(self, device):
         return self._answer("cuDevicePrimaryCtxRetain", 100 + device)
@@ -108,11 +123,21 @@ class FakeDriver:
     def cuFuncLoad(self, function):
         return self._answer("cuFuncLoad")
 
+    def cuTensorMapEncodeTiled(self, dtype, rank, address, dims, *rest):
+        """An encoded map: the address, the rank, the dimensions, and zeros."""
+        words = [address, rank, *map(int, dims)]
+        opaque = [real.cuuint64_t(n) for n in words + [0] * (16 - len(words))]
+        return self._answer("cuTensorMapEncodeTiled", SimpleNamespace(opaque=opaque))
+
+    def cuTensorMapReplaceAddress(self, tensor_map, address):
+        assert tensor_map.getPtr() % 64 == 0
+        ctypes.c_uint64.from_address(tensor_map.getPtr()).value = address
+        return self._answer("cuTensorMapReplaceAddress")
+
     def cuLaunchKernelEx(self, config, function, arguments, extra):
         (block,) = ctypes.cast(arguments, ctypes.POINTER(ctypes.c_void_p * 1)).contents
         # Wait where the real driver lets other threads run, before the block is read.
         threading.Event().wait(0.0005)
-        params = struct.unpack(struct_format(), ctypes.string_at(block, struct_bytes()))
         self.launches.append(
             Launch(
                 (config.gridDimX, config.gridDimY, config.gridDimZ),
@@ -120,8 +145,19 @@ class FakeDriver:
                 config.sharedMemBytes,
                 int(config.hStream),
                 function,
-                params,
+                ctypes.string_at(block, self.argument_bytes),
                 self.stack[-1],
+                _cluster(config),
             )
         )
         return self._answer("cuLaunchKernelEx")
+
+
+def _cluster(config: real.CUlaunchConfig) -> tuple[int, int, int] | None:
+    """CTAs of a cluster along each axis, as the only attribute says; None: there is no attribute."""
+    if config.numAttrs == 0:
+        return None
+    (attribute,) = config.attrs
+    assert attribute.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    size = attribute.value.clusterDim
+    return size.x, size.y, size.z

@@ -5,8 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cuda.pathfinder import DynamicLibNotFoundError
+from fake_driver import SMS
 
 from fagen.errors import LaunchError
+from fagen.runtime import context
 from fagen.runtime.module import load
 
 SMEM = 200 * 1024
@@ -67,6 +69,13 @@ def test_jit6_code_that_the_driver_does_not_take_names_versions_and_remedy(drive
     # The failure is not remembered.
     driver.fail.clear()
     assert load(artifact, 128, SMEM, 0).symbol == "tiny_fwd"
+
+
+def test_a_device_has_its_sms(driver):
+    assert context.sms(1) == SMS
+    with pytest.raises(LaunchError, match=r"asking CUDA device 0 for .*MULTIPROCESSOR_COUNT"):
+        driver.fail["cuDeviceGetAttribute"] = "CUDA_ERROR_INVALID_DEVICE"
+        context.sms(0)
 
 
 def test_too_much_shared_memory_names_the_bytes(driver, artifact):

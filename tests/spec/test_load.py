@@ -274,6 +274,7 @@ def test_extends_needs_a_file() -> None:
         ({"schedule.softmax.rescale": {"lazy": 8}}, "tiny__softmax_rescale_lazy_8"),
         ({"schedule.softmax.rescale.lazy": 0.5}, "tiny__softmax_rescale_lazy_0p5"),
         ({"schedule.softmax.rescale.lazy": 1e-5}, "tiny__softmax_rescale_lazy_1em05"),
+        ({"schedule.softmax.exp2.polynomial": 0.25}, "tiny__softmax_exp2_polynomial_0p25"),
         ({"schedule.allow": ["spills", "stack"]}, "tiny__allow_spills_stack"),
         ({"name": "mine", "problem.head_dim": 128}, "mine"),
         ({"name": "tiny", "problem.head_dim": 128}, "tiny"),

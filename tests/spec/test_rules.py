@@ -1,9 +1,12 @@
 import pytest
 
+from fagen.errors import SpecError
 from fagen.hw.arch import ARCHES
 from fagen.hw.device import DEVICES
 from fagen.spec.load import load_spec
+from fagen.spec.model import Growth, Schedule, Spec
 from fagen.spec.rules import check
+from fagen.spec.schema import leaves, schema_of
 
 MINIMAL = {"name": "tiny", "family": "v2", "arch": "sm_80", "problem": {"dtype": "bf16", "head_dim": 64}}
 
@@ -14,12 +17,9 @@ def test_v2_runs_on_every_arch_from_sm_80(arch: str) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHES)
-def test_wgmma_and_tcgen05_families_are_refused_elsewhere(arch: str) -> None:
-    spec = load_spec({**MINIMAL, "arch": arch})
-    v3 = [f.key for f in check(spec.model_copy(update={"family": "v3"}))]
-    v4 = [f.key for f in check(spec.model_copy(update={"family": "v4"}))]
-    assert v3 == ([] if arch == "sm_90a" else ["arch"])
-    assert v4 == ([] if arch in ("sm_100a", "sm_103a") else ["arch"])
+def test_the_wgmma_family_is_refused_elsewhere(arch: str) -> None:
+    found = check(load_spec({**MINIMAL, "arch": arch}).model_copy(update={"family": "v3"}))
+    assert [f.key for f in found] == ([] if arch == "sm_90a" else ["arch"])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -49,16 +49,94 @@ def test_rules_that_read_an_unknown_key_are_not_asked() -> None:
     assert [f.key for f in check(spec, unknown={"problem.dtype"})] == ["device"]
 
 
-def test_every_schedule_key_can_be_tuned() -> None:
-    tune = {
+TUNE = {
+    "v2": {
         "tile.q": [64, 128],
         "tile.kv": [32],
         "stages.kv": [2, 3],
         "roles.math.warps": [4, 8],
         "q_operand": ["shared", "registers"],
         "ctas_per_sm": [1, 2],
+        "softmax.exp2": ["hardware", {"polynomial": 0.25}],
         "softmax.rescale": ["always", {"lazy": 8}],
         "scheduler": ["in_order", "longest_first"],
         "allow": [[], ["spills"]],
-    }
-    assert load_spec({**MINIMAL, "tune": tune}).tune["softmax.rescale"] == ("always", {"lazy": 8})
+    },
+    "v3": {
+        "tile.q": [64, 192],
+        "tile.kv": [80, 176],
+        "stages.q": [1, 2],
+        "stages.kv": [2, 3],
+        "roles.load.registers": [24, 40],
+        "roles.math.warps": [4, 8, 12],
+        "roles.math.registers": [160, 240],
+        "roles.math.pingpong": [True, False],
+        "roles.math.overlap": [True, False],
+        "ctas_per_sm": [1],
+        "softmax.exp2": ["hardware", {"polynomial": 0.25}],
+        "softmax.rescale": ["always", {"lazy": 8}, {"growth": 30}],
+        "scheduler": ["in_order", "longest_first", "persistent", "persistent_lpt"],
+        "cluster": [1, 2],
+        "pack_gqa": [True, False],
+        "allow": [[], ["spills"]],
+    },
+}
+
+
+def test_every_schedule_key_can_be_tuned_in_a_family_that_has_it() -> None:
+    assert set(TUNE["v2"]) | set(TUNE["v3"]) == set(leaves(schema_of(Schedule)))
+    for family, tune in TUNE.items():
+        spec = load_spec({**MINIMAL, "family": family, "arch": "sm_90a", "tune": tune})
+        assert spec.tune["softmax.rescale"][:2] == ("always", {"lazy": 8})
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("fp16", 15), ("bf16", 60)])
+def test_p_may_grow_as_far_as_its_type_reaches(dtype: str, most: int) -> None:
+    def load(growth: float) -> Spec:
+        problem = {"dtype": dtype, "head_dim": 64}
+        schedule = {"softmax": {"rescale": {"growth": growth}}}
+        return load_spec(
+            {"name": "tiny", "family": "v3", "arch": "sm_90a", "problem": problem, "schedule": schedule}
+        )
+
+    assert load(most).schedule.softmax.rescale == Growth(growth=most)
+    with pytest.raises(SpecError, match=r"softmax\.rescale\.growth: is"):
+        load(most + 0.5)
+
+
+@pytest.mark.parametrize("scheduler", ["in_order", "longest_first", "persistent"])
+def test_clusters_go_with_every_scheduler_but_the_counter(scheduler: str) -> None:
+    schedule = {"scheduler": scheduler, "cluster": 2}
+    spec = load_spec({**MINIMAL, "family": "v3", "arch": "sm_90a", "schedule": schedule})
+    assert spec.schedule.cluster == 2
+
+
+@pytest.mark.parametrize(
+    ("mask", "window"),
+    [
+        ("none", (None, None)),
+        ("causal", (None, 0)),
+        ({"window": [128, 0]}, (128, 0)),
+        ({"window": [None, 3]}, (None, 3)),
+        ({"window": [0, None]}, (0, None)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("family", ["v2", "v3"])
+def test_every_mask_is_a_window(family: str, mask: object, window: tuple[int | None, int | None]) -> None:
+    problem = {"dtype": "bf16", "head_dim": 64, "mask": mask}
+    spec = load_spec({"name": "tiny", "family": family, "arch": "sm_90a", "problem": problem})
+    assert spec.problem.window == window
+    assert load_spec(spec) == spec
+
+
+@pytest.mark.parametrize("warps", [4, 8, 12])
+def test_a_math_warpgroup_of_v3_owns_64_rows_of_q(warps: int) -> None:
+    for rows in (64, 128, 192):
+        schedule = {"tile": {"q": rows}, "roles": {"math": {"warps": warps}}}
+        spec = {**MINIMAL, "family": "v3", "arch": "sm_90a", "schedule": schedule}
+        if rows == 16 * warps:
+            assert load_spec(spec).schedule.tile.q == rows
+        else:
+            with pytest.raises(SpecError, match=f"does not split into 16 rows; .*: {16 * warps}$"):
+                load_spec(spec)

@@ -46,3 +46,23 @@ def test_fa2_specs(name: str, arch: str, device: str, head_dim: int) -> None:
         "mask": "causal",
         "passes": ("forward",),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "head_dims", "tile"),
+    [
+        ("h200_fa3", "h200", (128, 128), (128, 128)),
+        ("h100_fa3", "h100", (128, 128), (128, 128)),
+        ("h200_fa3_d64", "h200", (64, 64), (192, 128)),
+        ("h200_fa3_d96", "h200", (96, 96), (192, 112)),
+        ("h200_fa3_d192", "h200", (192, 128), (128, 112)),
+        ("h200_fa3_d256", "h200", (256, 256), (128, 64)),
+    ],
+)
+def test_fa3_specs(name: str, device: str, head_dims: tuple[int, int], tile: tuple[int, int]) -> None:
+    spec = load_spec(SPECS / f"{name}.yaml")
+    assert (spec.family, spec.arch, spec.device) == ("v3", "sm_90a", device)
+    problem = spec.problem
+    assert (problem.dtype, problem.layout, problem.mask) == ("bf16", "bshd", "causal")
+    assert (problem.head_dim, problem.dim_v) == head_dims
+    assert (spec.schedule.tile.q, spec.schedule.tile.kv) == tile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +11,14 @@ import numpy as np
 
 from fagen.emit.render import render
 from fagen.emit.source import Source
-from fagen.emu import kernel
-from fagen.emu.kernel import Kernel, Range
-from fagen.emu.run import run
-from fagen.emu.settings import Settings
+from fagen.emu import kernel, settings
+from fagen.emu.kernel import Kernel
+from fagen.emu.launch import SMS, Launcher
 from fagen.paths import SPECS
-from fagen.plan import params
+from fagen.plan.arguments import arguments
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape, launch
+from fagen.plan.maps import Strides
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 
@@ -70,16 +69,14 @@ class Case:
         arrays["lse"] = lse = _aligned((b, hq, shape.seqlen_q), np.float32)
         out[:] = lse[:] = np.nan
         scale = problem.head_dim**-0.5
-        todo = launch(self.plan, shape, scale)
-        strides = [s // 2 for array in (q, k, v, out) for s in array.strides[:3]]
-        packed = struct.pack(
-            params.struct_format(), *(a.ctypes.data for a in arrays.values()), *strides, *todo.scalars
-        )
-        ranges = [
-            Range(name, array.ctypes.data, array.nbytes, writable=name in ("out", "lse"))
-            for name, array in arrays.items()
-        ]
-        run(loaded, (todo.grid, 1, 1), packed, ranges, settings=Settings(seed, PREEMPTION, os_threads=1))
+        todo = launch(self.plan, shape, scale, SMS)
+        strides = {
+            name: Strides(*(stride // 2 for stride in arrays[name].strides[:3]))
+            for name in ("q", "k", "v", "out")
+        }
+        launcher = Launcher(loaded, todo, arguments(self.plan, shape, todo, strides))
+        with settings.override(seed=seed, preemption=PREEMPTION, os_threads=1):
+            launcher(0, *(array.ctypes.data for array in arrays.values()))
         exact_out, exact_lse = _reference(problem.mask, q, k, v, scale)
         for name, got, exact in (("out", out, exact_out), ("lse", lse, exact_lse)):
             far = ~np.isclose(got, exact, rtol=TOLERANCE, atol=TOLERANCE)
@@ -98,7 +95,7 @@ def _aligned(size: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def _reference(
-    mask: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float
+    mask: object, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Attention in fp64: out [b, sq, h, dv] and LSE [b, h, sq]."""
     group = q.shape[2] // k.shape[2]

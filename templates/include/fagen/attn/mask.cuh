@@ -7,25 +7,31 @@
 
 namespace fagen::attn {
 
-// Query i sees key j when j < seqlen_k and, if causal, j <= i + seqlen_k - seqlen_q (bottom-right).
-template <bool kCausal>
+inline constexpr int kUnbounded = -1;
+
+// Query i sees key j when 0 <= j < seqlen_k and i + diagonal - kLeft <= j <= i + diagonal + kRight, where
+// diagonal = seqlen_k - seqlen_q: bottom-right aligned. A causal mask has kRight = 0 and no bound on the
+// left.
+template <int kLeft, int kRight>
 struct Mask {
   int seqlen_k;
-  int diagonal;  // seqlen_k - seqlen_q
+  int diagonal;
 
-  template <typename Params>
-  __device__ __forceinline__ explicit Mask(const Params& p)
-      : seqlen_k(p.seqlen_k), diagonal(p.seqlen_k - p.seqlen_q) {}
+  __device__ __forceinline__ Mask() {}
+  __device__ __forceinline__ Mask(int seqlen_q, int seqlen_k)
+      : seqlen_k(seqlen_k), diagonal(seqlen_k - seqlen_q) {}
 
-  // Query `row` sees keys [0, visible(row)); it grows with the row.
-  __device__ __forceinline__ int visible(int row) const {
-    return kCausal ? max(0, min(seqlen_k, row + diagonal + 1)) : seqlen_k;
+  // Query `row` sees keys [begin(row), end(row)), none if that is empty; both grow with the row.
+  __device__ __forceinline__ int begin(int row) const {
+    return kLeft == kUnbounded ? 0 : max(0, min(seqlen_k, row + diagonal - kLeft));
+  }
+  __device__ __forceinline__ int end(int row) const {
+    return kRight == kUnbounded ? seqlen_k : max(0, min(seqlen_k, row + diagonal + kRight + 1));
   }
 
-  // Tiles of kTileKv keys that hold all that query `row` sees.
-  template <int kTileKv>
-  __device__ __forceinline__ int tiles(int row) const {
-    return (visible(row) + kTileKv - 1) / kTileKv;
+  // Whether some query of [row0, row1] does not see some key of [col0, col1).
+  __device__ __forceinline__ bool hides(int row0, int row1, int col0, int col1) const {
+    return end(row0) < col1 || (kLeft != kUnbounded && begin(row1) > col0);
   }
 
   // Sets hidden scores to -inf. The warp's rows start at query `row0`, the tile's columns at key `col0`.
@@ -36,12 +42,13 @@ struct Mask {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         int row = row0 + 16 * m + 8 * r + lane_id() / 4;
-        int end = visible(row) - col0 - lane_id() % 4 * 2;
+        int first = col0 + lane_id() % 4 * 2;
+        int before = begin(row) - first, after = end(row) - first;
 #pragma unroll
         for (int n = 0; n < kN; ++n)
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            if (8 * n + i >= end) s[m][n][2 * r + i] = -kInf;
+            if (8 * n + i >= after || (kLeft != kUnbounded && 8 * n + i < before)) s[m][n][2 * r + i] = -kInf;
       }
   }
 };

@@ -5,6 +5,7 @@
 // reference is the maximum that its P is scaled by: exp2((s - reference) * scale_log2).
 #pragma once
 
+#include "fagen/attn/exp2.cuh"
 #include "fagen/base/constants.cuh"
 #include "fagen/base/types.cuh"
 #include "fagen/ptx/special.cuh"
@@ -27,6 +28,17 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(kWarp, x, 2);
 }
 
+// O times its rows' factors.
+template <int kM, int kNv>
+__device__ __forceinline__ void scale(float (&o)[kM][kNv][4], const float (&factor)[kM][2]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kNv; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[m][n][i] *= factor[m][i / 2];
+}
+
 template <int kM>
 struct Softmax {
   float reference[kM][2];  // per row g and g + 8 of each 16-row block, -inf before the first key
@@ -40,11 +52,12 @@ struct Softmax {
       for (int r = 0; r < 2; ++r) reference[m][r] = -kInf, sum[m][r] = 0.0f;
   }
 
-  // Moves each row's reference to its maximum over `s` and rescales `o` and the sums to it. With
-  // kLazy >= 0 nothing moves while no row of the warp has grown by more than 2^kLazy: P then exceeds 1,
+  // Moves each row's reference to its maximum over `s`, rescales the sums to it, and says by what to scale O.
+  // With kLazy >= 0 nothing moves while no row of the warp has grown by more than 2^kLazy: P then exceeds 1,
   // by that factor at most, and the final division takes it out (FlashAttention-4's conditional rescale).
-  template <typename Policy, int kN, int kNv>
-  __device__ __forceinline__ void rescale(const float (&s)[kM][kN][4], float (&o)[kM][kNv][4]) {
+  // False if nothing moved; `factor` is then 1.
+  template <typename Policy, int kN>
+  __device__ __forceinline__ bool advance(const float (&s)[kM][kN][4], float (&factor)[kM][2]) {
     float next[kM][2];
     bool grown = false;
 #pragma unroll
@@ -55,26 +68,33 @@ struct Softmax {
 #pragma unroll
         for (int n = 1; n < kN; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
         next[m][r] = fmaxf(reference[m][r], quad_max(x));
+        factor[m][r] = 1.0f;
         grown |= (next[m][r] - reference[m][r]) * scale_log2 > Policy::kLazy;
       }
-    if (Policy::kLazy >= 0.0f && !__any_sync(kWarp, grown)) return;
+    if (Policy::kLazy >= 0.0f && !__any_sync(kWarp, grown)) return false;
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         // A row that has seen no key yet keeps -inf: its sum and O are zero, whatever they are scaled by.
         float shift = next[m][r] == -kInf ? 0.0f : (reference[m][r] - next[m][r]) * scale_log2;
-        float factor = ptx::exp2(shift);
+        factor[m][r] = ptx::exp2(shift);
         reference[m][r] = next[m][r];
-        sum[m][r] *= factor;
-#pragma unroll
-        for (int n = 0; n < kNv; ++n) o[m][n][2 * r] *= factor, o[m][n][2 * r + 1] *= factor;
+        sum[m][r] *= factor[m][r];
       }
+    return true;
+  }
+
+  // The same, and scales `o`.
+  template <typename Policy, int kN, int kNv>
+  __device__ __forceinline__ void rescale(const float (&s)[kM][kN][4], float (&o)[kM][kNv][4]) {
+    float factor[kM][2];
+    if (advance<Policy>(s, factor)) scale(o, factor);
   }
 
   // Turns scores into P in place and adds them to the row sums. Until its first key a row's reference is
   // -inf, and so are its scores: shifted by nothing they become P = 0.
-  template <int kN>
+  template <typename Policy, int kN>
   __device__ __forceinline__ void exponentiate(float (&s)[kM][kN][4]) {
     float shift[kM][2];
     bool large = false;
@@ -92,9 +112,42 @@ struct Softmax {
       for (int n = 0; n < kN; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          s[m][n][i] = ptx::exp2(fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]));
+          float x = fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]);
+          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
           sum[m][i / 2] += s[m][n][i];
         }
+  }
+
+  // The same, with the references as they are, which saves finding the maxima: P then exceeds 1 where scores
+  // have grown, and the final division takes that out. False, with `s` spent and the sums as they were, where
+  // a row's sum over this lane's scores would exceed kGrowth, or a reference is missing or huge: the caller
+  // must then come back with the scores and move the references.
+  template <typename Policy, int kN>
+  __device__ __forceinline__ bool try_exponentiate(float (&s)[kM][kN][4]) {
+    float part[kM][2];
+    bool fails = false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      float shift[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) shift[r] = reference[m][r] * scale_log2, part[m][r] = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float x = fmaf(s[m][n][i], scale_log2, -shift[i / 2]);
+          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
+          part[m][i / 2] += s[m][n][i];
+        }
+      fails |= fmaxf(part[m][0], part[m][1]) > Policy::kGrowth;
+      fails |= fmaxf(fabsf(shift[0]), fabsf(shift[1])) > kLargeExponent;
+    }
+    if (__any_sync(kWarp, fails)) return false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) sum[m][r] += part[m][r];
+    return true;
   }
 
   // For huge scores: s - reference exactly, before scaling, and nothing left to shift by.
@@ -111,19 +164,16 @@ struct Softmax {
       }
   }
 
-  // Divides `o` by the row sums and returns each row's natural-log LSE: -inf, and o = 0, without keys.
-  template <int kNv>
-  __device__ __forceinline__ void finish(float (&o)[kM][kNv][4], float (&lse)[kM][2]) {
+  // The reciprocals of the row sums, to scale O by, and the rows' natural-log LSE: 0 and -inf without keys.
+  __device__ __forceinline__ void finish(float (&inverse)[kM][2], float (&lse)[kM][2]) const {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         float total = quad_sum(sum[m][r]);
         bool empty = total == 0.0f;
-        float inverse = empty ? 0.0f : 1.0f / total;
+        inverse[m][r] = empty ? 0.0f : ptx::reciprocal(total);
         lse[m][r] = empty ? -kInf : (reference[m][r] * scale_log2 + ptx::log2(total)) * kLn2;
-#pragma unroll
-        for (int n = 0; n < kNv; ++n) o[m][n][2 * r] *= inverse, o[m][n][2 * r + 1] *= inverse;
       }
   }
 };

@@ -1,4 +1,4 @@
-// Writes a warp's rows of O, by way of shared memory, so that each global store is 16 bytes wide; and LSE.
+// Writes a warp's rows of O, by way of shared memory, so that each global store is 16 bytes wide.
 #pragma once
 
 #include "fagen/base/grid.cuh"
@@ -33,19 +33,6 @@ __device__ __forceinline__ void store_out(const float (&o)[kM][kNv][4], uint32_t
     if (row < rows)
       ptx::st_global_16(out + row * stride + chunk * 8, ptx::ld_shared_16(smem + TileT::offset(row, chunk)));
   }
-}
-
-// One lane of each quad writes its rows' LSE; `lse` points at the tile's first row.
-template <int kM>
-__device__ __forceinline__ void store_lse(const float (&values)[kM][2], int warp_row, float* lse, int rows) {
-  if (lane_id() % 4 != 0) return;
-#pragma unroll
-  for (int m = 0; m < kM; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      int row = warp_row + 16 * m + 8 * r + lane_id() / 4;
-      if (row < rows) ptx::st_global(lse + row, values[m][r]);
-    }
 }
 
 }  // namespace fagen::epilogue

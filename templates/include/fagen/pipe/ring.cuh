@@ -3,20 +3,10 @@
 // it. No barrier for the whole CTA: warps drift apart by as many tiles as the ring has slack.
 #pragma once
 
+#include "fagen/pipe/position.cuh"
 #include "fagen/ptx/mbarrier.cuh"
 
 namespace fagen::pipe {
-
-// Where one side stands in a ring: the stage, and the parity of the phase it waits for there.
-template <int kStages>
-struct Position {
-  int stage;
-  uint32_t parity;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
-};
 
 template <int kStages, int kWarps>
 struct Ring {
@@ -34,9 +24,8 @@ struct Ring {
     __syncthreads();
   }
 
-  // Fresh stages are empty; nothing has been read yet.
-  __device__ static Position<kStages> first_fill() { return {0, 1}; }
-  __device__ static Position<kStages> first_read() { return {0, 0}; }
+  __device__ static Position<kStages> first_fill() { return Position<kStages>::first_fill(); }
+  __device__ static Position<kStages> first_read() { return Position<kStages>::first_read(); }
 
   __device__ __forceinline__ void wait_empty(Position<kStages> at) const {
     ptx::mbarrier_wait(empty + 8 * at.stage, at.parity);

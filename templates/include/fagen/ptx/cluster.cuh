@@ -33,9 +33,10 @@ __device__ __forceinline__ uint32_t map_to_rank(uint32_t smem, uint32_t rank) {
   return remote;
 }
 
-// Arrives on an mbarrier of any CTA of the cluster, given by map_to_rank.
+// Arrives on an mbarrier of any CTA of the cluster, given by map_to_rank. Orders what this thread has read,
+// and not its writes: a fence for those costs as much as the wait for a whole tile.
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 }  // namespace fagen::ptx

@@ -9,6 +9,12 @@
 
 namespace fagen::ptx {
 
+__device__ __forceinline__ int32_t ld_global(const int32_t* global) {
+  int32_t v;
+  asm volatile("ld.global.b32 %0, [%1];" : "=r"(v) : "l"(global));
+  return v;
+}
+
 // `global` is 16-byte aligned.
 __device__ __forceinline__ void st_global_16(void* global, uint4 v) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(v.x), "r"(v.y), "r"(v.z),
@@ -16,8 +22,22 @@ __device__ __forceinline__ void st_global_16(void* global, uint4 v) {
                : "memory");
 }
 
+// Where `exists`, without a branch.
+__device__ __forceinline__ void st_global_16(void* global, uint4 v, bool exists) {
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %5, 0;\n"
+      "@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}" ::"l"(global),
+      "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<uint32_t>(exists))
+      : "memory");
+}
+
 __device__ __forceinline__ void st_global(float* global, float v) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(global), "f"(v) : "memory");
+}
+
+__device__ __forceinline__ void st_global(uint32_t* global, uint32_t v) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(global), "r"(v) : "memory");
 }
 
 }  // namespace fagen::ptx

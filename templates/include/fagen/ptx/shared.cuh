@@ -19,6 +19,12 @@ __device__ __forceinline__ void st_shared(uint32_t smem, uint32_t value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(smem), "r"(value) : "memory");
 }
 
+__device__ __forceinline__ uint32_t ld_shared(uint32_t smem) {
+  uint32_t v;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(v) : "r"(smem) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
   uint4 v;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -1,4 +1,4 @@
-// Base-2 exponent and logarithm on the special-function unit (PTX ISA, "ex2", "lg2").
+// Base-2 exponent and logarithm, and reciprocal, on the special-function unit (PTX ISA, "ex2", "lg2", "rcp").
 #pragma once
 
 #ifdef FAGEN_EMU
@@ -10,6 +10,12 @@ namespace fagen::ptx {
 __device__ __forceinline__ float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

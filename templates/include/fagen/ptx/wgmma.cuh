@@ -48,6 +48,20 @@ __device__ __forceinline__ void pin(float (&d)[kRegisters]) {
   for (int i = 0; i < kRegisters; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// ptxas takes wgmma_wait for something to get behind it early, and moves the computations before it, which
+// should run while the products do, past it. These values, none of which is negative, stop it: were one, the
+// kernel would end here. The vote keeps the warp together in the compiler's eyes.
+__device__ __forceinline__ void finish_before_wait(float a, float b) {
+  asm volatile(
+      "{\n.reg .pred p, q;\n"
+      "setp.lt.f32 p, %0, 0f00000000;\n"
+      "setp.lt.or.f32 p, %1, 0f00000000, p;\n"
+      "vote.sync.any.pred q, p, 0xffffffff;\n"
+      "@q trap;\n}" ::"f"(a),
+      "f"(b)
+      : "memory");
+}
+
 namespace detail {
 
 // K of one instruction.

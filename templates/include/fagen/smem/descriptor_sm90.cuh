@@ -26,4 +26,9 @@ __device__ __forceinline__ constexpr uint64_t descriptor(uint32_t address, uint3
   return field(address) | field(leading) << 16 | field(stride) << 32 | static_cast<uint64_t>(swizzle) << 62;
 }
 
+// The descriptor of what lies `bytes`, a multiple of 16, further on. Shared memory ends below 2^18: no carry.
+__device__ __forceinline__ constexpr uint64_t advance(uint64_t descriptor, uint32_t bytes) {
+  return descriptor + (bytes >> 4);
+}
+
 }  // namespace fagen::smem

@@ -6,8 +6,20 @@
 
 namespace fagen::ptx {
 
+__device__ __forceinline__ int32_t ld_global(const int32_t* global) {
+  int32_t v;
+  emu::load_global(global, &v, 4);
+  return v;
+}
+
 __device__ __forceinline__ void st_global_16(void* global, uint4 v) { emu::store_global(global, &v, 16); }
 
+__device__ __forceinline__ void st_global_16(void* global, uint4 v, bool exists) {
+  if (exists) emu::store_global(global, &v, 16);
+}
+
 __device__ __forceinline__ void st_global(float* global, float v) { emu::store_global(global, &v, 4); }
+
+__device__ __forceinline__ void st_global(uint32_t* global, uint32_t v) { emu::store_global(global, &v, 4); }
 
 }  // namespace fagen::ptx

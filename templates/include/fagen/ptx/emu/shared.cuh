@@ -12,6 +12,12 @@ __device__ __forceinline__ void st_shared(uint32_t smem, uint32_t value) {
   emu::store_shared(smem, &value, 4);
 }
 
+__device__ __forceinline__ uint32_t ld_shared(uint32_t smem) {
+  uint32_t v;
+  emu::load_shared(smem, &v, 4);
+  return v;
+}
+
 __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
   uint4 v;
   emu::load_shared(smem, &v, 16);

@@ -9,4 +9,6 @@ __device__ __forceinline__ float exp2(float x) { return emu::exp2_approx(x); }
 
 __device__ __forceinline__ float log2(float x) { return emu::log2_approx(x); }
 
+__device__ __forceinline__ float reciprocal(float x) { return emu::reciprocal_approx(x); }
+
 }  // namespace fagen::ptx

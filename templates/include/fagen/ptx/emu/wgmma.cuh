@@ -20,6 +20,8 @@ __device__ __forceinline__ void wgmma_wait() {
 template <int kRegisters>
 __device__ __forceinline__ void pin(float (&)[kRegisters]) {}
 
+__device__ __forceinline__ void finish_before_wait(float, float) {}
+
 namespace detail {
 
 template <typename T>

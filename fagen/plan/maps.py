@@ -1,0 +1,122 @@
+"""The tensor maps of a launch: how v3's TMA sees q, k, v and out.
+
+Coordinates, innermost first:
+- batched: (column, row, head, sequence);
+- pack_gqa, q and out: (column, query head of the K/V head, row, K/V head, sequence);
+- packed sequences: (column, tokens - rows left, end, head), where `rows left` counts from the box's first
+  row to the sequence's end, and `end` is that end among all tokens. The map starts `tokens` rows before the
+  tensor, and both middle dimensions step by one row. So the box starts at row `end` - `rows left` of the
+  tensor, while rows past the sequence's end are out of the second dimension's bounds: loaded as zeros and
+  never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fagen.errors import LaunchError, PlanError
+from fagen.hw.dtypes import DTYPES
+from fagen.plan.ir import Plan
+from fagen.plan.tensor_map import TensorMap
+from fagen.plan.v3 import WARPGROUP_ROWS
+
+ANY_STRIDE = 16  # bytes; of a dimension with one element, whose stride moves nothing but must be valid
+
+
+class Strides(NamedTuple):
+    """Elements between neighbours."""
+
+    batch: int  # 0 where the sequences are packed
+    row: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """q, k, v or out in global memory, where the elements of a row are adjacent."""
+
+    batch: int  # 1 where the sequences are packed
+    rows: int
+    heads: int
+    dim: int
+    strides: Strides
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last, both included."""
+        sizes = (self.batch, self.rows, self.heads)
+        if not all((*sizes, self.dim)):
+            return 0
+        return self.dim + sum((size - 1) * stride for size, stride in zip(sizes, self.strides, strict=True))
+
+
+class Placed(NamedTuple):
+    """A tensor map, and how many bytes before its tensor it starts."""
+
+    tensor_map: TensorMap
+    before: int
+
+
+def maps(plan: Plan, operands: Mapping[str, Operand], heads_per_kv: int) -> dict[str, Placed]:
+    """The maps of these operands, some of q, k, v and out, none of them empty.
+
+    Raises PlanError for what TMA cannot describe.
+    """
+    found = {}
+    for name, operand in operands.items():
+        padded = plan.dim if name in ("q", "k") else plan.dim_v
+        queries = name in ("q", "out")
+        rows = WARPGROUP_ROWS if queries else plan.tiling.kv // plan.tiling.cluster
+        if plan.spec.problem.layout == "thd":
+            placed = _packed(plan, operand, padded, rows)
+        elif queries and plan.tiling.pack_gqa:
+            placed = _grouped(plan, operand, padded, heads_per_kv)
+        else:
+            placed = _batched(plan, operand, padded, rows)
+        try:
+            placed.tensor_map.check(address=0)
+        except LaunchError as error:
+            raise PlanError(f"{plan.spec.name}: {name}: {error}") from error
+        found[name] = placed
+    return found
+
+
+def _batched(plan: Plan, operand: Operand, padded: int, rows: int) -> Placed:
+    batch, row, head = _byte_strides(plan, operand)
+    dims = (operand.dim, operand.rows, operand.heads, operand.batch)
+    return Placed(_tensor_map(plan, dims, (row, head, batch), padded, (rows, 1, 1)), 0)
+
+
+def _grouped(plan: Plan, operand: Operand, padded: int, group: int) -> Placed:
+    batch, row, head = _byte_strides(plan, operand)
+    dims = (operand.dim, group, operand.rows, operand.heads // group, operand.batch)
+    box = (group, WARPGROUP_ROWS // group, 1, 1)
+    return Placed(_tensor_map(plan, dims, (head, row, head * group, batch), padded, box), 0)
+
+
+def _packed(plan: Plan, operand: Operand, padded: int, rows: int) -> Placed:
+    _, row, head = _byte_strides(plan, operand)
+    dims = (operand.dim, operand.rows, operand.rows + 1, operand.heads)
+    return Placed(_tensor_map(plan, dims, (row, row, head), padded, (rows, 1, 1)), operand.rows * row)
+
+
+def _byte_strides(plan: Plan, operand: Operand) -> Strides:
+    sizes = (operand.batch, operand.rows, operand.heads)
+    element = DTYPES[plan.spec.problem.dtype].bytes
+    return Strides(
+        *(
+            stride * element if size > 1 else ANY_STRIDE
+            for size, stride in zip(sizes, operand.strides, strict=True)
+        )
+    )
+
+
+def _tensor_map(
+    plan: Plan, dims: tuple[int, ...], strides: tuple[int, ...], padded: int, box: tuple[int, ...]
+) -> TensorMap:
+    """Boxes have the columns of one panel of a row of `padded` columns; `box` is the rest of their sides."""
+    panel = 64 if padded % 64 == 0 else 32
+    dtype = plan.spec.problem.dtype
+    return TensorMap(dtype, dims, strides, (panel, *box), swizzle=panel * DTYPES[dtype].bytes)

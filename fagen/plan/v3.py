@@ -1,0 +1,142 @@
+"""The v3 family for the planner: a load warpgroup (TMA), and 1 to 3 math warpgroups (wgmma) of 64 rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from fagen.hw.arch import Arch
+from fagen.plan import symbols, v3_engines
+from fagen.plan.family import Family, choices, polynomial, rescale, stacked
+from fagen.plan.ir import Barrier, Buffer, Tiling
+from fagen.plan.v3_budget import BUDGET, LOAD_THREADS, register_file
+from fagen.spec.model import Growth, Schedule, Spec
+
+COLUMNS = (64, 96, 128, 192, 256)  # panels of 64 or 32; what a head lacks of them TMA fills with zeros
+WARPGROUP_ROWS = 64
+WARPGROUPS = (1, 2, 3)
+TILE_KV = range(32, 257, 16)
+TILE_KV_MASKED = range(32, 129, 16)  # tiles on the mask's edge are computed whole
+STAGES = (2,)
+Q_STAGES = (2, 1)
+LOAD_REGISTERS = {1: 24, 2: 24, 3: 32}  # by math warpgroups
+MAX_MATH_REGISTERS = 240  # as spec/model.py has it
+# P reaches 2^growth. bf16 has the exponents of fp32, as O and the row sums do; in fp16 2^16 is infinite.
+RESCALE = {"bf16": Growth(growth=30), "fp16": Growth(growth=15)}
+
+
+def pad(columns: int) -> int:
+    """Columns rounded up to what the kernel has panels for."""
+    return next(size for size in COLUMNS if columns <= size)
+
+
+def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
+    schedule, math = spec.schedule, spec.schedule.roles.math
+    masked = spec.problem.window != (None, None)
+    cluster = schedule.cluster or 1
+    lazy, growth = rescale(schedule, RESCALE[spec.problem.dtype])
+    for warpgroups, kv, stages, q_stages, own_o in product(
+        _warpgroups(schedule),
+        choices(schedule.tile.kv, TILE_KV_MASKED if masked else TILE_KV),
+        choices(schedule.stages.kv, STAGES),
+        choices(schedule.stages.q, Q_STAGES),
+        (True, False),
+    ):
+        load_registers = schedule.roles.load.registers or LOAD_REGISTERS[warpgroups]
+        yield Tiling(
+            q=WARPGROUP_ROWS * warpgroups,
+            kv=kv,
+            warps=4 * warpgroups,
+            stages=stages,
+            ctas_per_sm=1,
+            q_operand="shared",
+            lazy_rescale=lazy,
+            scheduler=schedule.scheduler or ("persistent_lpt" if masked and cluster == 1 else "persistent"),
+            load_warps=LOAD_THREADS // 32,
+            load_registers=load_registers,
+            math_registers=math.registers or _math_registers(arch, warpgroups, load_registers),
+            pingpong=warpgroups > 1 if math.pingpong is None else math.pingpong,
+            overlap=math.overlap is not False,
+            q_stages=q_stages,
+            own_o=own_o,
+            growth=growth,
+            polynomial=polynomial(schedule),
+            cluster=cluster,
+            pack_gqa=bool(schedule.pack_gqa),
+        )
+
+
+def _warpgroups(schedule: Schedule) -> list[int]:
+    math = schedule.roles.math
+    return [
+        count
+        for count in WARPGROUPS
+        if schedule.tile.q in (None, WARPGROUP_ROWS * count)
+        and math.warps in (None, 4 * count)
+        and not (math.pingpong and count == 1)
+    ]
+
+
+def _math_registers(arch: Arch, warpgroups: int, load_registers: int) -> int:
+    """What the load warpgroup leaves each math thread, in eights."""
+    left = register_file(arch, warpgroups) // LOAD_THREADS - load_registers
+    return min(MAX_MATH_REGISTERS, left // warpgroups // 8 * 8)
+
+
+def _preference(tiling: Tiling) -> tuple[int, ...]:
+    """The largest tiles, and with them the next Q early and O stored by TMA."""
+    return (-tiling.q * tiling.kv, -tiling.q_stages, not tiling.own_o)
+
+
+def _buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) -> tuple[Buffer, ...]:
+    tiles = [
+        ("q", tiling.q, dim, tiling.q_stages),
+        ("k", tiling.kv, dim, tiling.stages),
+        ("v", tiling.kv, dim_v, tiling.stages),
+    ]
+    if tiling.own_o:
+        tiles.append(("o", tiling.q, dim_v, 1))
+    return stacked(tiles, element_bytes)
+
+
+def _barriers(tiling: Tiling) -> tuple[Barrier, ...]:
+    return (
+        Barrier("q_full", tiling.q_stages, "TMA has brought Q"),
+        Barrier("q_empty", tiling.q_stages, "every math warpgroup is done with Q"),
+        Barrier("k_full", tiling.stages, "TMA has brought K"),
+        Barrier("k_empty", tiling.stages, "every math warpgroup is done with K"),
+        Barrier("v_full", tiling.stages, "TMA has brought V"),
+        Barrier("v_empty", tiling.stages, "every math warpgroup is done with V"),
+        Barrier("item", tiling.q_stages, "no barrier: the work item whose Q this is"),
+    )
+
+
+FAMILY = Family(
+    keys=(
+        "tile.q",
+        "tile.kv",
+        "stages.q",
+        "stages.kv",
+        "roles.load.registers",
+        "roles.math.warps",
+        "roles.math.registers",
+        "roles.math.pingpong",
+        "roles.math.overlap",
+        "ctas_per_sm",
+        "softmax.exp2",
+        "softmax.rescale",
+        "scheduler",
+        "cluster",
+        "pack_gqa",
+    ),
+    sizes=("tile.q", "tile.kv", "stages.q", "stages.kv", "roles.math.registers"),
+    symbols=symbols.MEANINGS["v3"],
+    pad=pad,
+    padding=symbols.PADDING["v3"],
+    candidates=_candidates,
+    budget=BUDGET,
+    predict=v3_engines.predict,
+    preference=_preference,
+    buffers=_buffers,
+    barriers=_barriers,
+)

@@ -1,0 +1,76 @@
+"""How fast the v3 kernel is, from the loads of the SM's engines. Not fitted to measurements yet.
+
+The model, in the order of its terms:
+1. Each engine's work over its rate (the roofline of FlashAttention-4, arXiv 2603.05451, section 3).
+2. TMA and wgmma run by themselves, and warpgroups fill each other's gaps, so the tile takes as long as its
+   slowest engine. The engines inside the SM, which have to be handed work in turn, reach EFFICIENCY of their
+   rates; L2 and HBM only have to keep up.
+3. Without overlap a warpgroup's products and its softmax run one after the other, and only the other
+   warpgroups fill the gaps.
+4. Each tile has latencies of its own: barriers, the first and last wgmma, the shuffles of the row maximum.
+With softmax.rescale: growth the tiles that find maxima are left out: a work item has few.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fagen.hw.arch import Arch
+from fagen.hw.device import Device
+from fagen.plan import engines
+from fagen.plan.budget import Values
+from fagen.plan.engines import (
+    FMA,
+    HBM,
+    HBM_BYTES,
+    KV_TILE,
+    L2,
+    MAXIMA,
+    MUFU,
+    POLYNOMIAL_OPERATIONS,
+    SMEM,
+    SOFTMAX,
+    TENSOR,
+    Work,
+)
+from fagen.plan.ir import EngineLoad, Engines, Tiling
+from fagen.plan.symbols import Bc, Br, bytes_, cluster, d, dv, polynomial
+
+EFFICIENCY = 0.8  # FlashAttention-3 and 4 reach about 80% of the wgmma peak where nothing else bounds
+LATENCY_CYCLES = 250  # per tile
+
+
+def predict(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
+    """The v3 kernel's loads per tile and the speed the model predicts for a full device, non-causal."""
+    loads = engines.engine_loads(work(tiling), at, arch, device, arch.tensor_flops)
+    return engines.engines(loads, tile_cycles(loads, tiling), at, device)
+
+
+def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
+    """Cycles from one tile to the next on an SM."""
+    cycles = {load.engine: load.cycles for load in loads}
+    inside = max(cycles[engine] for engine in (TENSOR, MUFU, FMA, SMEM))
+    if not tiling.overlap:
+        inside = max(inside, (cycles[TENSOR] + max(cycles[MUFU], cycles[FMA])) / (tiling.warps / 4))
+    return max(inside / EFFICIENCY, cycles[L2], cycles[HBM]) + LATENCY_CYCLES
+
+
+def work(tiling: Tiling) -> tuple[Work, ...]:
+    """What one tile of the v3 kernel asks of each engine."""
+    return _work(tiling.growth is None, tiling.rescales)
+
+
+@cache
+def _work(finds_maxima: bool, rescales: bool) -> tuple[Work, ...]:
+    softmax = SOFTMAX + POLYNOMIAL_OPERATIONS * polynomial * Br * Bc
+    softmax += (MAXIMA if finds_maxima else 0) + (Br * dv if rescales else 0)
+    # Written once by TMA; each warpgroup of 64 rows reads its Q, all of K and all of V (P is in registers).
+    shared = KV_TILE + Br * d * bytes_ + Br / 64 * KV_TILE
+    return (
+        Work(TENSOR, "FLOP", 2 * Br * Bc * (d + dv)),
+        Work(MUFU, "ex2", Br * Bc * (1 - polynomial)),
+        Work(FMA, "fp32 operations", softmax),
+        Work(SMEM, "bytes", shared),
+        Work(L2, "bytes", KV_TILE / cluster),
+        Work(HBM, "bytes", HBM_BYTES),
+    )

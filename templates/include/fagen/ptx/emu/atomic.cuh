@@ -1,0 +1,17 @@
+// Emulation of ptx/atomic.cuh.
+#pragma once
+
+#include "fagen/base/types.cuh"
+#include "global.hpp"
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ uint32_t atomic_add(uint32_t* global, uint32_t value) {
+  return emu::atomic_global(global, [value](uint32_t old) { return old + value; });
+}
+
+__device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t* global, uint32_t value) {
+  return atomic_add(global, value);
+}
+
+}  // namespace fagen::ptx

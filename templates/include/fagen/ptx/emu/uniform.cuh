@@ -1,0 +1,11 @@
+// Emulation of ptx/uniform.cuh.
+#pragma once
+
+#include "fagen/base/types.cuh"
+#include "warp.hpp"
+
+namespace fagen::ptx {
+
+__device__ __forceinline__ uint32_t uniform(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+}  // namespace fagen::ptx

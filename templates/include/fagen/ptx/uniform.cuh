@@ -1,0 +1,22 @@
+// Warp-uniform values (PTX ISA, "redux.sync"; sm_80).
+#pragma once
+
+#include "fagen/base/types.cuh"
+
+#ifdef FAGEN_EMU
+#include "fagen/ptx/emu/uniform.cuh"
+#else
+
+namespace fagen::ptx {
+
+// `x`, which is the same in all lanes of the warp, where the compiler takes it for the same too: it then
+// keeps it, and what follows from it, in one register for the warp, not one for each lane.
+__device__ __forceinline__ uint32_t uniform(uint32_t x) {
+  uint32_t y;
+  asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
+  return y;
+}
+
+}  // namespace fagen::ptx
+
+#endif  // FAGEN_EMU

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def v3(tmp_path: Path) -> Path:
+    path = tmp_path / "v3.yaml"
+    path.write_text("name: v3\nfamily: v3\narch: sm_90a\nproblem:\n  head_dim: 128\n  dtype: bf16\n")
+    return path
+
+
+def test_json_is_of_the_shape_that_is_asked_for(fagen, a100):
+    result = fagen("plan", a100, "--json", "--shape", "1,2048,2048,16,16")
+    assert json.loads(result.stdout)["launch"]["b_sq_sk_hq_hkv"] == "1,2048,2048,16,16"
+
+
+def test_timeline_shows_roles_engines_and_the_prediction(fagen, v3):
+    result = fagen("plan", v3, "--timeline", "--shape", "1,2048,2048,16,16")
+    assert result.exit_code == 0
+    for row in ("load", "math 0", "tensor core", "MUFU", "FMA"):
+        assert re.search(f"^{row} +\\S", result.stdout, re.MULTILINE)
+    assert "us predicted" in result.stdout
+
+
+def test_timeline_follows_the_schedule(fagen, v3):
+    overlapped, in_sequence = (
+        fagen("plan", v3, "--timeline", "--set", f"schedule.roles.math.overlap={on}").stdout
+        for on in ("true", "false")
+    )
+    assert overlapped != in_sequence
+
+
+def test_svg_is_written_where_it_is_asked_for(fagen, v3, tmp_path):
+    file = tmp_path / "timeline.svg"
+    assert fagen("plan", v3, "--timeline", "--svg", file).exit_code == 0
+    assert ET.fromstring(file.read_text()).tag.endswith("svg")
+    assert fagen("plan", v3, "--timeline", "--svg", tmp_path / "nowhere" / "t.svg").exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("--timeline", "--json"), ("--svg", "t.svg")], ids=" ".join)
+def test_options_that_would_be_ignored_are_refused(fagen, v3, words):
+    result = fagen("plan", v3, *words)
+    assert result.exit_code == 2
+    assert "--timeline" in result.stderr
+
+
+def test_v2_has_no_timeline(fagen, a100):
+    result = fagen("plan", a100, "--timeline")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "family is 'v2'; allowed with a timeline: 'v3'" in result.stderr
