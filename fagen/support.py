@@ -48,18 +48,22 @@ FEATURES: tuple[Feature, ...] = (
     Feature("fp8 (e4m3)", {"dtype": "e4m3"}),
     Feature("head_dim 64", {"head_dim": 64}),
     Feature("head_dim 72", {"head_dim": 72}),
+    Feature("head_dim 96", {"head_dim": 96}),
     Feature("head_dim 128"),
+    Feature("head_dim 192", {"head_dim": 192}),
     Feature("head_dim 256", {"head_dim": 256}),
     Feature("head_dim 192, head_dim_v 128", {"head_dim": 192, "head_dim_v": 128}),
     Feature("causal", {"mask": "causal"}),
     Feature("causal, fewer queries than keys", {"mask": "causal"}, Shape(2, 77, 300, 4, 4)),
     Feature("causal, more queries than keys", {"mask": "causal"}, Shape(2, 300, 77, 4, 4)),
     Feature("sliding window", {"mask": {"window": [128, 0]}}),
+    Feature("sliding window to both sides", {"mask": {"window": [64, 32]}}),
     Feature("grouped heads (GQA)", shape=Shape(2, 200, 200, 8, 2)),
     Feature("one key/value head (MQA)", shape=Shape(2, 200, 200, 6, 1)),
     Feature("one query", shape=Shape(2, 1, 1000, 4, 4)),
     Feature("no keys", shape=Shape(2, 100, 0, 4, 4)),
     Feature("BHSD layout", {"layout": "bhsd"}),
+    Feature("packed sequences (THD, varlen)", {"layout": "thd"}),
     Feature("backward", {"passes": ["forward", "backward"]}),
 )
 
@@ -129,10 +133,9 @@ def record(
 
 
 def markdown(cells: list[Cell]) -> str:
-    """A table per family, and under it the reasons of what is refused."""
-    return "\n".join(
-        line for family in FAMILIES for line in _family([c for c in cells if c.family == family])
-    )
+    """A table per family, for the architectures that have it, and under it the reasons of what is refused."""
+    tables = ("\n".join(_family([c for c in cells if c.family == family])) for family in FAMILIES)
+    return "\n\n".join(tables)
 
 
 def embedded(page: str, table: str) -> str:
@@ -161,16 +164,20 @@ def _cell(family: str, feature: Feature, arch: str, results: Mapping[str, Any]) 
 
 
 def _family(cells: list[Cell]) -> Iterator[str]:
-    arches = list(dict.fromkeys(cell.arch for cell in cells))
+    family = cells[0].family
+    arches = [arch.name for arch in ARCHES.values() if family in arch.families]
     reasons: dict[str, int] = {}
-    yield f"| {cells[0].family} forward | {' | '.join(arches)} |"
+    yield f"| {family} forward | {' | '.join(arches)} |"
     yield "|---" * (1 + len(arches)) + "|"
     for feature in FEATURES:
-        row = [cell for cell in cells if cell.feature is feature]
+        row = [cell for cell in cells if cell.feature is feature and cell.arch in arches]
         yield f"| {feature.name} | {' | '.join(_text(cell, reasons) for cell in row)} |"
     yield ""
     for reason, number in reasons.items():
         yield f"{number}. {reason}"
+    if others := [arch for arch in ARCHES if arch not in arches]:
+        yield ""
+        yield f"Refused on {', '.join(others)}: family {family} is for {', '.join(arches)}."
     devices = {cell.arch: cell.detail for cell in cells if cell.verdict == "runs"}
     if devices:
         yield ""

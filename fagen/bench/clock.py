@@ -1,14 +1,17 @@
-"""Device time of calls that compete, in turns."""
+"""Device time of calls that compete: each by itself after a rest, forwards and then backwards."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any, Protocol
 
 import torch
 
 WARM_UP = 5
 ROUNDS = 30
+REST = 0.05  # seconds
 
 
 class Clock(Protocol):
@@ -20,6 +23,10 @@ class Clock(Protocol):
 
     def seconds(self, start: Any, end: Any) -> float:
         """Time between two marks; waits for the later one."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Leave the device without work for that long."""
         ...
 
 
@@ -37,18 +44,36 @@ class CudaClock:
         end.synchronize()
         return start.elapsed_time(end) / 1e3
 
+    def rest(self, seconds: float) -> None:
+        """Wait for the device, then sleep."""
+        torch.cuda.synchronize()
+        time.sleep(seconds)
+
 
 def interleaved(calls: Sequence[Callable[[], object]], clock: Clock) -> list[tuple[float, ...]]:
-    """Times of each call over ROUNDS rounds A B C, A B C, ..., so that clocks and heat are alike for all.
+    """ROUNDS times of each call: of two runs in a row, the one with the lower median.
 
-    L2 is not flushed: a call finds there what the one before has left. Nothing waits between the calls, so
-    that the device always has the next one at hand and the host's time does not count.
+    The calls take turns from the first to the last and back, A A A ... B B B ... B B B ... A A A ..., each
+    after a rest of REST seconds and WARM_UP calls that are not counted. Where power limits the clock, whoever
+    runs later without a rest in between runs slower, by up to a tenth; and what the GPU does beside, it does
+    not do to one call twice.
+
+    L2 is not flushed: a call finds there what the one before has left. Nothing waits within a run, so that
+    the device always has the next call at hand and the host's time does not count.
     """
+    runs: list[list[tuple[float, ...]]] = [[] for _ in calls]
+    there = range(len(calls))
+    for i in (*there, *reversed(there)):
+        clock.rest(REST)
+        runs[i].append(_run(calls[i], clock))
+    return [min(both, key=median) for both in runs]
+
+
+def _run(call: Callable[[], object], clock: Clock) -> tuple[float, ...]:
     for _ in range(WARM_UP):
-        for call in calls:
-            call()
-    rounds = [[_marks(call, clock) for call in calls] for _ in range(ROUNDS)]
-    return [tuple(clock.seconds(*marks) for marks in one) for one in zip(*rounds, strict=True)]
+        call()
+    rounds = [_marks(call, clock) for _ in range(ROUNDS)]
+    return tuple(clock.seconds(*marks) for marks in rounds)
 
 
 def _marks(call: Callable[[], object], clock: Clock) -> tuple[Any, Any]:

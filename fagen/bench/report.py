@@ -84,7 +84,7 @@ def _peers(results: Sequence[Result]) -> list[str]:
 def _row(result: Result, peers: Sequence[str]) -> Iterator[str]:
     case, ours = result.case, result.outcomes[OURS]
     problem = case.spec.problem
-    yield from (case.spec_name, problem.mask, str(problem.head_dim), str(case.shape.seqlen_q))
+    yield from (case.spec_name, case.mask, str(problem.head_dim), str(case.shape.seqlen_q))
     yield _number(result.tflops(OURS), ".1f")
     yield _number(predict(case.plan, case.shape).tflops, ".1f")
     for peer in peers:

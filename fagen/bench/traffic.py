@@ -53,7 +53,7 @@ class Traffic:
 
 
 def traffic_cases(spec: Path) -> list[Case]:
-    """The spec with both masks at each of SEQLENS, planned for this machine's GPU."""
+    """The spec with its masks at each of SEQLENS, planned for this machine's GPU."""
     return cases([load_spec(spec)], SEQLENS, arch_of_device(0))
 
 
@@ -130,7 +130,7 @@ def table(todo: Sequence[Case], measured: Sequence[Traffic]) -> Table:
         hbm, l2 = (io.evaluate(formula("v2", "forward", level), at) for level in ("HBM", "L2"))
         made.add_row(
             case.spec_name,
-            case.spec.problem.mask,
+            case.mask,
             str(case.shape.seqlen_q),
             *map(_mebibytes, (traffic.read, traffic.written, traffic.left_in_l2)),
             *(_mebibytes(traffic.hbm), _mebibytes(hbm), f"{traffic.hbm / hbm:.3f}"),

@@ -60,37 +60,42 @@ def _v2(plan: Plan) -> dict[str, Any]:
 
 
 def _v3(plan: Plan) -> dict[str, Any]:
-    tiling, is_packed = plan.tiling, plan.spec.problem.layout == "thd"
+    tiling = plan.tiling
     has_growth = tiling.growth is not None
+    sequence = "Batched"
+    if plan.spec.problem.layout == "thd":
+        sequence = "Packed"
+    elif tiling.pack_gqa:
+        sequence = "Grouped"
     headers = {
         "attn/mask.cuh": True,
         "attn/softmax.cuh": True,
-        "epilogue/clear_rows.cuh": is_packed,
+        "epilogue/clear_rows.cuh": sequence == "Packed",
         "epilogue/store_lse.cuh": True,
         "epilogue/warpgroup_registers.cuh": not tiling.own_o,
         "epilogue/warpgroup_tma.cuh": tiling.own_o,
         "mma/sm80.cuh": has_growth,
         "mma/sm90.cuh": True,
-        "pipe/tma_ring.cuh": True,
-        "pipe/tma_tile.cuh": True,
+        "pipe/stream.cuh": True,
         "pipe/turns.cuh": tiling.pingpong,
         "ptx/elect.cuh": True,
-        "ptx/fence.cuh": True,
         "ptx/setmaxnreg.cuh": True,
         "ptx/shared.cuh": True,
         "ptx/uniform.cuh": True,
-        "sched/batched.cuh": not is_packed,
+        "role/load.cuh": True,
+        "sched/batched.cuh": sequence == "Batched",
         "sched/counter.cuh": tiling.has_counters,
+        "sched/grouped.cuh": sequence == "Grouped",
         f"sched/{_ORDERS[tiling.scheduler]}.cuh": True,
         "sched/item.cuh": True,
-        "sched/packed.cuh": is_packed,
+        "sched/packed.cuh": sequence == "Packed",
         "sched/rounds.cuh": not tiling.has_counters,
     }
     return {
         "headers": tuple(sorted(name for name, is_used in headers.items() if is_used)),
         "growth": _float(2.0**tiling.growth) if tiling.growth is not None else None,
         "handout": "Counter" if tiling.has_counters else f"Rounds<{tiling.cluster}>",
-        "sequence": "Packed" if is_packed else "Batched",
+        "sequence": sequence,
     }
 
 

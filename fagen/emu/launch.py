@@ -50,9 +50,6 @@ class Launcher:
             for name, address in named.items()
             if address
         ]
-        maps = {
-            f"{name}_map": encode(placed.tensor_map, named[name] - placed.before)
-            for name, placed in given.maps.items()
-        }
+        maps = {f"{name}_map": encode(tensor_map, named[name]) for name, tensor_map in given.maps.items()}
         params = pack(given.params, {**given.numbers, **named, **maps})
         run(self._kernel, (self._launch.grid, 1, 1), params, ranges, (self._launch.cluster, 1, 1))

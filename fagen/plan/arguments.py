@@ -9,8 +9,9 @@ from fagen.hw.dtypes import DTYPES
 from fagen.plan import maps, params
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Launch, Shape
-from fagen.plan.maps import Operand, Placed, Strides
+from fagen.plan.maps import Operand, Strides
 from fagen.plan.params import Param
+from fagen.plan.tensor_map import TensorMap
 
 LSE_BYTES, OFFSET_BYTES = 4, 4  # of an element
 COUNTERS_BYTES = 8
@@ -22,7 +23,7 @@ class Arguments:
 
     params: tuple[Param, ...]
     numbers: dict[str, int | float]  # by parameter
-    maps: dict[str, Placed]  # by tensor
+    maps: dict[str, TensorMap]  # by tensor
     extents: dict[str, int]  # bytes from the first to the last element of what params.ADDRESSES names
 
 
@@ -51,7 +52,7 @@ def arguments(plan: Plan, shape: Shape, launch: Launch, strides: Mapping[str, St
     return Arguments(
         params=fields,
         numbers=scalars._asdict() | _stride_numbers(strides),
-        maps=maps.maps(plan, mapped, scalars.heads_per_kv),
+        maps=maps.maps(plan, mapped, 1 << scalars.group_log2),
         extents=extents,
     )
 

@@ -37,6 +37,7 @@ class Setting:
     ctas: int  # CTAs that run at a time: SMs * CTAs per SM
     heads_abreast: int  # (batch, query head or heads of one tile) pairs that the forward runs side by side
     heads_per_tile: int = 1  # query heads of one K/V head that share a Q tile
+    longest_first: bool = False  # the shortest quarter of all pairs' Q tiles goes last
     cluster: int = 1  # CTAs of neighbouring Q tiles that load K and V together
 
     @property
@@ -66,6 +67,7 @@ def setting(plan: Plan, shape: Shape) -> Setting:
         ctas=plan.device.sms * plan.tiling.ctas_per_sm,
         heads_abreast=launch(plan, shape, scale=1.0).scalars.heads_abreast,
         heads_per_tile=group if plan.tiling.pack_gqa else 1,
+        longest_first=plan.tiling.longest_first,
         cluster=plan.tiling.cluster,
     )
 
@@ -127,9 +129,24 @@ def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
         ctas_per_head = _blocks(s.seqlen_k, s.tile_kv)
         in_flight = min(_blocks(s.ctas, max(ctas_per_head, 1)), s.batch * s.heads_kv)
     if in_flight * operands <= s.l2_bytes:
-        return 1 + _cut_pairs(direction, in_flight * operands, ctas_per_head, s)
+        again = _read_last(s, operands) if direction == "forward" else Fraction(0)
+        return 1 + again + _cut_pairs(direction, in_flight * operands, ctas_per_head, s)
     waves = _blocks(ctas_per_head, _blocks(s.ctas, in_flight))
     return max(Fraction(1), share * waves)
+
+
+def _read_last(s: Setting, operands: int) -> Fraction:
+    """Share of a head's K and V that longest-first order comes back to after all other heads.
+
+    The shortest quarter of a head's Q tiles goes last. What it sees has left L2 by then, unless K and V of
+    all heads, `operands` bytes each, fit. A head's last tiles run side by side, so it is read once.
+    """
+    rows = s.tile_q * s.cluster
+    shortest = _blocks(s.seqlen_q, rows) // 4 * rows
+    if not (s.longest_first and shortest and operands) or s.batch * s.heads_kv * operands <= s.l2_bytes:
+        return Fraction(0)
+    last = Blocks(s.seqlen_q, s.seqlen_k, shortest, s.tile_kv, s.window)
+    return Fraction(last.of(0), last.along_kv)
 
 
 def _cut_pairs(direction: str, in_flight_bytes: int, ctas_per_head: int, s: Setting) -> Fraction:

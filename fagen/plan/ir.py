@@ -47,6 +47,11 @@ class Tiling:
         return self.lazy_rescale is None and self.growth is None
 
     @property
+    def longest_first(self) -> bool:
+        """Whether work items are in the order of sched/longest_first.cuh."""
+        return self.scheduler in ("longest_first", "persistent_lpt")
+
+    @property
     def has_counters(self) -> bool:
         """Whether work items are handed out by counters in global memory."""
         return self.scheduler == "persistent_lpt"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fagen.errors import PlanError
-from fagen.hw.dtypes import DTYPES
 from fagen.plan.ir import Plan
-from fagen.plan.v3 import WARPGROUP_ROWS
 
 ABREAST = 4  # (sequence, head) pairs: measured, docs/performance.md
+PACKABLE = (1, 2, 4, 8, 16, 32, 64)  # query heads: they split a warpgroup's rows into whole queries
 INT32_MAX = 2**31 - 1  # largest grid in x, and what the kernel's int32 parameters hold
 
 
@@ -36,12 +35,13 @@ class Scalars(NamedTuple):
     """The numbers among the kernel's parameters but for strides; see `params.forward`."""
 
     batch: int
-    heads_q: int
+    heads_q: int  # with pack_gqa: K/V heads, so heads_per_kv is 1
     heads_per_kv: int
     seqlen_q: int
     seqlen_k: int
     q_tiles: int
     heads_abreast: int
+    group_log2: int  # with pack_gqa: of the query heads that share a K/V head; else 0
     scale_log2: float
     tokens_q: int
     tokens_k: int
@@ -64,18 +64,19 @@ def launch(plan: Plan, shape: Shape, scale: float, sms: int | None = None) -> La
 
     A cluster (v2: a CTA) per work item, i.e. per sequence, head and Q tiles, one for each CTA. Persistent
     clusters are at most as many as fill the SMs, and share out the items.
-    Raises PlanError if the grid or a size is beyond what the kernel's 32-bit integers hold, or if more query
-    heads share a K/V head than `pack_gqa` has rows for.
+    Raises PlanError if the grid or a size is beyond what the kernel's 32-bit integers hold, or if with
+    `pack_gqa` other than PACKABLE numbers of query heads share a K/V head.
     """
     tiling, sms = plan.tiling, plan.device.sms if sms is None else sms
-    group = shape.heads_q // shape.heads_kv if shape.heads_kv else 1
-    if tiling.pack_gqa and group > WARPGROUP_ROWS:
+    heads_per_kv = shape.heads_q // shape.heads_kv if shape.heads_q and shape.heads_kv else 1
+    group = heads_per_kv if tiling.pack_gqa else 1
+    if group not in PACKABLE:
         raise PlanError(
-            f"{plan.spec.name}: {group} query heads share a K/V head; allowed with schedule.pack_gqa: up to "
-            f"{WARPGROUP_ROWS}"
+            f"{plan.spec.name}: {group} query heads share a K/V head; allowed with schedule.pack_gqa: true: "
+            f"{', '.join(map(str, PACKABLE))}"
         )
-    heads = shape.heads_kv if tiling.pack_gqa else shape.heads_q
-    q_tiles = -(-shape.seqlen_q // (queries_per_tile(plan, group) * tiling.cluster))
+    heads = shape.heads_q // group
+    q_tiles = -(-shape.seqlen_q // (queries_per_tile(plan, heads_per_kv) * tiling.cluster))
     items = shape.batch * heads * q_tiles
     tokens_q = shape.batch * shape.seqlen_q if shape.tokens_q is None else shape.tokens_q
     tokens_k = shape.batch * shape.seqlen_k if shape.tokens_k is None else shape.tokens_k
@@ -84,11 +85,12 @@ def launch(plan: Plan, shape: Shape, scale: float, sms: int | None = None) -> La
     scalars = Scalars(
         batch=shape.batch,
         heads_q=heads,
-        heads_per_kv=group,
+        heads_per_kv=heads_per_kv // group,
         seqlen_q=shape.seqlen_q,
         seqlen_k=shape.seqlen_k,
         q_tiles=q_tiles,
         heads_abreast=_heads_abreast(plan, shape, heads, q_tiles, sms),
+        group_log2=group.bit_length() - 1,
         scale_log2=scale * math.log2(math.e),
         tokens_q=tokens_q,
         tokens_k=tokens_k,
@@ -101,13 +103,8 @@ def launch(plan: Plan, shape: Shape, scale: float, sms: int | None = None) -> La
 
 
 def queries_per_tile(plan: Plan, heads_per_kv: int) -> int:
-    """Queries of one sequence in a Q tile; with `pack_gqa` each has a row per query head of the K/V head.
-
-    A warpgroup's 64 rows hold whole queries only.
-    """
-    if not plan.tiling.pack_gqa:
-        return plan.tiling.q
-    return plan.tiling.q // WARPGROUP_ROWS * (WARPGROUP_ROWS // heads_per_kv)
+    """Queries of one sequence in a Q tile; with `pack_gqa` each has a row per query head of the K/V head."""
+    return plan.tiling.q // heads_per_kv if plan.tiling.pack_gqa else plan.tiling.q
 
 
 def _check_sizes(plan: Plan, shape: Shape, items: int) -> None:
@@ -129,11 +126,11 @@ def _check_sizes(plan: Plan, shape: Shape, items: int) -> None:
 def _heads_abreast(plan: Plan, shape: Shape, heads: int, q_tiles: int, sms: int) -> int:
     """(sequence, head) pairs that `longest_first` runs side by side; whole groups of one K/V head.
 
-    As many as have a Q tile for every SM in the three quarters of tiles that are not left to the end, and at
-    least ABREAST. Other orders finish a pair before the next one starts.
+    As many as have two Q tiles for every SM in the three quarters of tiles that are not left to the end, and
+    at least ABREAST. Other orders finish a pair before the next one starts.
     """
-    if plan.tiling.scheduler not in ("longest_first", "persistent_lpt") or not q_tiles:
+    if not plan.tiling.longest_first or not q_tiles:
         return 1
-    wanted = max(ABREAST, -(-sms // (q_tiles - q_tiles // 4)))
+    wanted = max(ABREAST, -(-2 * sms // (q_tiles - q_tiles // 4)))
     share = max(1, heads // shape.heads_kv) if shape.heads_kv else 1  # heads that read the same K and V
     return max(1, min(-(-wanted // share) * share, shape.batch * heads))

@@ -3,11 +3,11 @@
 Coordinates, innermost first:
 - batched: (column, row, head, sequence);
 - pack_gqa, q and out: (column, query head of the K/V head, row, K/V head, sequence);
-- packed sequences: (column, tokens - rows left, end, head), where `rows left` counts from the box's first
-  row to the sequence's end, and `end` is that end among all tokens. The map starts `tokens` rows before the
-  tensor, and both middle dimensions step by one row. So the box starts at row `end` - `rows left` of the
-  tensor, while rows past the sequence's end are out of the second dimension's bounds: loaded as zeros and
-  never stored.
+- packed sequences: (column, FAR - rows left, end, FAR, head), where `rows left` counts from the box's first
+  row to the sequence's end, and `end` is that end among all tokens. The second and third dimension step by
+  one row, and FAR steps along the fourth go FAR rows back, as addresses are 64 bits wide: FAR * WRAP is 2^64.
+  So the box starts at row `end` - `rows left` of the tensor, while rows past the sequence's end are out of
+  the second dimension's bounds: loaded as zeros and never stored.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fagen.plan.ir import Plan
 from fagen.plan.tensor_map import TensorMap
 from fagen.plan.v3 import WARPGROUP_ROWS
 
+FAR, WRAP = 2**30, 2**34  # rows, bytes; FAR is sched/packed.cuh's
 ANY_STRIDE = 16  # bytes; of a dimension with one element, whose stride moves nothing but must be valid
 
 
@@ -52,15 +53,8 @@ class Operand:
         return self.dim + sum((size - 1) * stride for size, stride in zip(sizes, self.strides, strict=True))
 
 
-class Placed(NamedTuple):
-    """A tensor map, and how many bytes before its tensor it starts."""
-
-    tensor_map: TensorMap
-    before: int
-
-
-def maps(plan: Plan, operands: Mapping[str, Operand], heads_per_kv: int) -> dict[str, Placed]:
-    """The maps of these operands, some of q, k, v and out, none of them empty.
+def maps(plan: Plan, operands: Mapping[str, Operand], group: int) -> dict[str, TensorMap]:
+    """The maps of these operands, some of q, k, v and out, none of them empty; `group` heads share a Q tile.
 
     Raises PlanError for what TMA cannot describe.
     """
@@ -70,36 +64,35 @@ def maps(plan: Plan, operands: Mapping[str, Operand], heads_per_kv: int) -> dict
         queries = name in ("q", "out")
         rows = WARPGROUP_ROWS if queries else plan.tiling.kv // plan.tiling.cluster
         if plan.spec.problem.layout == "thd":
-            placed = _packed(plan, operand, padded, rows)
+            found[name] = _packed(plan, operand, padded, rows)
         elif queries and plan.tiling.pack_gqa:
-            placed = _grouped(plan, operand, padded, heads_per_kv)
+            found[name] = _grouped(plan, operand, padded, group)
         else:
-            placed = _batched(plan, operand, padded, rows)
+            found[name] = _batched(plan, operand, padded, rows)
         try:
-            placed.tensor_map.check(address=0)
+            found[name].check(address=0)
         except LaunchError as error:
             raise PlanError(f"{plan.spec.name}: {name}: {error}") from error
-        found[name] = placed
     return found
 
 
-def _batched(plan: Plan, operand: Operand, padded: int, rows: int) -> Placed:
+def _batched(plan: Plan, operand: Operand, padded: int, rows: int) -> TensorMap:
     batch, row, head = _byte_strides(plan, operand)
     dims = (operand.dim, operand.rows, operand.heads, operand.batch)
-    return Placed(_tensor_map(plan, dims, (row, head, batch), padded, (rows, 1, 1)), 0)
+    return _tensor_map(plan, dims, (row, head, batch), padded, (rows, 1, 1))
 
 
-def _grouped(plan: Plan, operand: Operand, padded: int, group: int) -> Placed:
+def _grouped(plan: Plan, operand: Operand, padded: int, group: int) -> TensorMap:
     batch, row, head = _byte_strides(plan, operand)
     dims = (operand.dim, group, operand.rows, operand.heads // group, operand.batch)
     box = (group, WARPGROUP_ROWS // group, 1, 1)
-    return Placed(_tensor_map(plan, dims, (head, row, head * group, batch), padded, box), 0)
+    return _tensor_map(plan, dims, (head, row, head * group, batch), padded, box)
 
 
-def _packed(plan: Plan, operand: Operand, padded: int, rows: int) -> Placed:
+def _packed(plan: Plan, operand: Operand, padded: int, rows: int) -> TensorMap:
     _, row, head = _byte_strides(plan, operand)
-    dims = (operand.dim, operand.rows, operand.rows + 1, operand.heads)
-    return Placed(_tensor_map(plan, dims, (row, row, head), padded, (rows, 1, 1)), operand.rows * row)
+    dims = (operand.dim, FAR, operand.rows + 1, FAR + 1, operand.heads)
+    return _tensor_map(plan, dims, (row, row, WRAP - row, head), padded, (rows, 1, 1, 1))
 
 
 def _byte_strides(plan: Plan, operand: Operand) -> Strides:

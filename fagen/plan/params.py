@@ -49,7 +49,6 @@ class Param:
 
 _COUNTERS = Param("counters", "uint32_t*", "[2], zeros: the next work item, and the CTAs that are done")
 _LSE = Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted")
-_PACKED_LSE = Param("lse", "float*", "natural-log sum of exp, [heads_q, tokens_q]; null: not wanted")
 _SCALE = Param("scale_log2", "float", "softmax scale * log2(e)")
 _COUNTS = (
     Param("batch", "int32_t", "sequences"),
@@ -62,8 +61,18 @@ _COUNTS = (
 )
 # Where they mean something else.
 _V3 = {"q_tiles": "Q tiles of the longest sequence, whole clusters of them"}
-_PACKED = {"seqlen_q": "queries of the longest sequence", "seqlen_k": "keys of the longest sequence"}
-_PACK_GQA = {"heads_q": "K/V heads, each with its query heads"}
+_PACKED = {
+    "lse": "natural-log sum of exp, [heads_q, tokens_q]; null: not wanted",
+    "seqlen_q": "queries of the longest sequence",
+    "seqlen_k": "keys of the longest sequence",
+}
+_PACK_GQA = {
+    "lse": "natural-log sum of exp, [batch, query heads, seqlen_q]; null: not wanted",
+    "heads_q": "K/V heads, each with a group of query heads",
+    "heads_per_kv": "1: heads_q are K/V heads",
+}
+
+_GROUP = Param("group_log2", "int32_t", "log2 of the query heads in a group")
 
 _OUT = Param("out", "T*", "output")
 _TENSORS = (
@@ -78,10 +87,7 @@ _OFFSETS = (
     Param("cu_seqlens_q", "const int32_t*", "[batch + 1]: where each sequence's queries start, and the end"),
     Param("cu_seqlens_k", "const int32_t*", "[batch + 1]: where each sequence's keys start, and the end"),
 )
-_TOKENS = (
-    Param("tokens_q", "int32_t", "rows of q and out"),
-    Param("tokens_k", "int32_t", "rows of k and v"),
-)
+_TOKENS = Param("tokens_q", "int32_t", "rows of q and out")
 
 
 def forward(plan: Plan) -> tuple[Param, ...]:
@@ -94,12 +100,13 @@ def forward(plan: Plan) -> tuple[Param, ...]:
     maps = (*_MAPS, _OUT_MAP) if by_tma else _MAPS
     if plan.spec.problem.layout == "thd":  # the rows that are of no sequence leave without TMA
         strides = () if by_tma else _strides("out", ("row", "head"))
-        pointers = (_PACKED_LSE, *counters, *_OFFSETS, _OUT)
-        return (*maps, *pointers, *strides, *_counts(_V3 | _PACKED), *_TOKENS, _SCALE)
+        pointers = (_LSE, *counters, *_OFFSETS, _OUT)
+        return _meaning((*maps, *pointers, *strides, *_COUNTS, _TOKENS, _SCALE), _V3 | _PACKED)
     pointers = (_LSE, *counters) if by_tma else (_LSE, *counters, _OUT)
     strides = () if by_tma else _strides("out")
-    counts = _counts(_V3 | (_PACK_GQA if plan.tiling.pack_gqa else {}))
-    return (*maps, *pointers, *strides, *counts, _SCALE)
+    if plan.tiling.pack_gqa:
+        return _meaning((*maps, *pointers, *strides, *_COUNTS, _GROUP, _SCALE), _V3 | _PACK_GQA)
+    return _meaning((*maps, *pointers, *strides, *_COUNTS, _SCALE), _V3)
 
 
 def _strides(tensor: str, axes: tuple[str, ...] = ("batch", "row", "head")) -> tuple[Param, ...]:
@@ -109,8 +116,8 @@ def _strides(tensor: str, axes: tuple[str, ...] = ("batch", "row", "head")) -> t
     )
 
 
-def _counts(meanings: Mapping[str, str]) -> tuple[Param, ...]:
-    return tuple(replace(param, meaning=meanings.get(param.name, param.meaning)) for param in _COUNTS)
+def _meaning(params: tuple[Param, ...], meanings: Mapping[str, str]) -> tuple[Param, ...]:
+    return tuple(replace(param, meaning=meanings.get(param.name, param.meaning)) for param in params)
 
 
 def offsets(params: tuple[Param, ...]) -> dict[str, int]:

@@ -117,15 +117,15 @@ def _mean_tiles(blocks: Blocks) -> int:
 def _q_tiles(plan: Plan, scalars: Scalars) -> Iterator[int]:
     """The Q tile of each work item, in the order of templates/include/fagen/sched."""
     heads, tiles = scalars.batch * scalars.heads_q, range(scalars.q_tiles)
-    if plan.tiling.scheduler in ("in_order", "persistent"):
+    if not plan.tiling.longest_first:
         for _ in range(heads):
             yield from tiles
         return
-    shorter = scalars.q_tiles // 2
+    shortest = scalars.q_tiles // 4
     for first in range(0, heads, scalars.heads_abreast):
-        for tile in reversed(tiles[shorter:]):
+        for tile in reversed(tiles[shortest:]):
             yield from [tile] * min(scalars.heads_abreast, heads - first)
-    for tile in reversed(tiles[:shorter]):
+    for tile in reversed(tiles[:shortest]):
         yield from [tile] * heads
 
 

@@ -15,8 +15,7 @@ from fagen.spec.model import Growth, Schedule, Spec
 COLUMNS = (64, 96, 128, 192, 256)  # panels of 64 or 32; what a head lacks of them TMA fills with zeros
 WARPGROUP_ROWS = 64
 WARPGROUPS = (1, 2, 3)
-TILE_KV = range(32, 257, 16)
-TILE_KV_MASKED = range(32, 129, 16)  # tiles on the mask's edge are computed whole
+TILE_KV = range(32, 129, 16)  # 144 were slower (d = 96)
 STAGES = (2,)
 Q_STAGES = (2, 1)
 LOAD_REGISTERS = {1: 24, 2: 24, 3: 32}  # by math warpgroups
@@ -37,7 +36,7 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
     lazy, growth = rescale(schedule, RESCALE[spec.problem.dtype])
     for warpgroups, kv, stages, q_stages, own_o in product(
         _warpgroups(schedule),
-        choices(schedule.tile.kv, TILE_KV_MASKED if masked else TILE_KV),
+        choices(schedule.tile.kv, TILE_KV),
         choices(schedule.stages.kv, STAGES),
         choices(schedule.stages.q, Q_STAGES),
         (True, False),
@@ -84,8 +83,8 @@ def _math_registers(arch: Arch, warpgroups: int, load_registers: int) -> int:
 
 
 def _preference(tiling: Tiling) -> tuple[int, ...]:
-    """The largest tiles, and with them the next Q early and O stored by TMA."""
-    return (-tiling.q * tiling.kv, -tiling.q_stages, not tiling.own_o)
+    """The next Q early; small Q tiles, as they share out evenly; long K/V tiles; O stored by TMA."""
+    return (-tiling.q_stages, tiling.q, -tiling.kv, not tiling.own_o)
 
 
 def _buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) -> tuple[Buffer, ...]:

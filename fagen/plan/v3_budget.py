@@ -30,7 +30,11 @@ from fagen.plan.symbols import (
 # ptxas (NVRTC 13.5) builds without spills from what it does not, tests/plan/test_v3.py.
 ROWS_AND_ADDRESSES = 26
 
+# What ptxas wants beside the accumulator of a wgmma, within what a thread has before setmaxnreg: else it refuses.
+WGMMA_REGISTERS = 30
+
 REGISTERS = "registers per math thread"
+WIDEST = "registers per thread at launch, for the widest product"
 REGISTER_FILE = "register file after setmaxnreg"
 LOAD_THREADS = 128
 
@@ -61,6 +65,15 @@ def _resources(own_o: bool) -> tuple[Resource, ...]:
                 ("rows, addresses and counters", sp.Integer(ROWS_AND_ADDRESSES)),
             ),
             lambda _, at: int(at[math_registers]),
+        ),
+        Resource(
+            WIDEST,
+            "registers",
+            (
+                ("accumulator", sp.Max(dv, Bc) / 2),
+                ("operands and addresses", sp.Integer(WGMMA_REGISTERS)),
+            ),
+            lambda arch, at: register_file(arch, int(at[Br]) // 64) // (LOAD_THREADS + 2 * int(at[Br])),
         ),
         Resource(
             REGISTER_FILE,

@@ -34,7 +34,7 @@ class Launcher:
         self._kernel = kernel
         at = params.offsets(arguments.params)
         numbers = arguments.numbers | dict.fromkeys(ADDRESSES, 0)
-        maps = {f"{name}_map": encode(own.tensor_map, _ANYWHERE) for name, own in arguments.maps.items()}
+        maps = {f"{name}_map": encode(own, _ANYWHERE) for name, own in arguments.maps.items()}
         packed = params.pack(arguments.params, numbers | maps)
         self._room = ctypes.create_string_buffer(len(packed) + MAP_ALIGNMENT)
         block = ctypes.addressof(self._room)
@@ -48,8 +48,7 @@ class Launcher:
         self._pack_pointers = struct.Struct(f"@{len(pointers)}P").pack_into
         self._pointers_at = block - ctypes.addressof(self._room) + at[pointers[0]]
         self._maps = [
-            (ADDRESSES.index(name), EncodedMap(block + at[f"{name}_map"], own.before))
-            for name, own in arguments.maps.items()
+            (ADDRESSES.index(name), EncodedMap(block + at[f"{name}_map"])) for name in arguments.maps
         ]
 
         config = driver.CUlaunchConfig()
@@ -67,8 +66,9 @@ class Launcher:
     def __call__(self, stream: int, *addresses: int) -> None:
         """Launch on the stream with handle `stream` (0: the device's default stream).
 
-        `addresses` are those of params.ADDRESSES, without cu_seqlens where the kernel takes none; those of the
-        LSE and the counters are 0 where they are not wanted. Raises LaunchError when the driver refuses the launch.
+        `addresses` are those of params.ADDRESSES, without cu_seqlens where the kernel takes none; those of
+        the LSE and the counters are 0 where they are not wanted. Raises LaunchError when the driver refuses
+        the launch.
         """
         if int(driver.cuCtxGetCurrent()[1]) != self._context:
             with current_device(self._kernel.device):

@@ -56,14 +56,13 @@ def encode(tensor_map: TensorMap, address: int) -> bytes:
 class EncodedMap:
     """An encoded map in memory of the caller's, 64-byte aligned, that follows its tensor around."""
 
-    def __init__(self, at: int, before: int):
-        """The map is at host address `at`, and starts `before` bytes before its tensor."""
+    def __init__(self, at: int):
+        """The map is at host address `at`."""
         self._map = driver.CUtensorMap(_ptr=at)
-        self._before = before
         self._tensor: int | None = None  # where the map was last moved to
 
     def move(self, tensor: int) -> None:
         """Let the map describe the tensor at device address `tensor`, in place. Raises LaunchError."""
         if tensor != self._tensor:
-            value("moving a tensor map", driver.cuTensorMapReplaceAddress(self._map, tensor - self._before))
+            value("moving a tensor map", driver.cuTensorMapReplaceAddress(self._map, tensor))
             self._tensor = tensor

@@ -28,6 +28,7 @@
 
 #include "fagen/attn/mask.cuh"
 #include "fagen/attn/softmax.cuh"
+#include "fagen/epilogue/store_lse.cuh"
 #include "fagen/epilogue/store_rows.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/pipe/load_tile.cuh"
@@ -60,7 +61,7 @@ struct Params {
   int32_t seqlen_q;  // queries per sequence
   int32_t seqlen_k;  // keys per sequence
   int32_t q_tiles;  // ceil(seqlen_q / Br)
-  int32_t heads_in_l2;  // (batch, head) pairs run side by side, so that their K and V stay in L2
+  int32_t heads_abreast;  // (batch, head) pairs that sched/longest_first.cuh runs side by side
   float scale_log2;  // softmax scale * log2(e)
 };
 static_assert(sizeof(Params) == 168, "the launch packs this struct");
@@ -73,8 +74,9 @@ struct Cfg {
   static constexpr int kCtasPerSm = 1;  // schedule.ctas_per_sm
   static constexpr int kDim = 128;  // problem.head_dim
   static constexpr int kDimV = 128;  // problem.head_dim_v
-  static constexpr bool kCausal = true;  // problem.mask
+  using Mask = fagen::attn::Mask<fagen::attn::kUnbounded, 0>;  // problem.mask
   static constexpr float kLazy = 8.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
+  static constexpr float kPolynomial = 0.0f;  // schedule.softmax.exp2: share of exp2 on the FMA pipe
 
   static constexpr int kThreads = 32 * kWarps;
   // Tiles loaded ahead of the one in use. Where there are three stages or more, one is left as slack: a fast
@@ -102,13 +104,13 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   const T* k = p.k + work.batch * p.k_batch_stride + work.head_kv * p.k_head_stride;
   const T* v = p.v + work.batch * p.v_batch_stride + work.head_kv * p.v_head_stride;
 
-  // Tiles of keys, visited from the right: the CTA loads [0, end), this warp uses [0, warp_end), and of
-  // those [0, full) need no mask.
+  // Tiles of keys, visited from the right: the CTA loads [begin, end), this warp uses [begin, warp_end).
   const int warp_row = warp_id() * 16 * Cfg::kM;
-  const attn::Mask<Cfg::kCausal> mask(p);
-  const int end = mask.tiles<Cfg::kTileKv>(row0 + rows - 1);
-  const int warp_end = mask.tiles<Cfg::kTileKv>(row0 + warp_row + 16 * Cfg::kM - 1);
-  const int full = mask.visible(row0 + warp_row) / Cfg::kTileKv;
+  const int warp_last = warp_row + 16 * Cfg::kM - 1;
+  const Cfg::Mask mask(p.seqlen_q, p.seqlen_k);
+  const int begin = mask.begin(row0) / Cfg::kTileKv;
+  const int end = (mask.end(row0 + rows - 1) + Cfg::kTileKv - 1) / Cfg::kTileKv;
+  const int warp_end = (mask.end(row0 + warp_last) + Cfg::kTileKv - 1) / Cfg::kTileKv;
 
   const pipe::TileLoader<Cfg::QTile, Cfg::kDim, Cfg::kThreads> q_loader;
   const pipe::TileLoader<Cfg::KTile, Cfg::kDim, Cfg::kThreads> k_loader;
@@ -116,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   const pipe::Ring<Cfg::kStages, Cfg::kWarps> ring(smem + 98304);
   auto fill = ring.first_fill();
   auto load_kv = [&](int tile, auto partial) {
-    if (tile < 0) return;
+    if (tile < begin) return;
     const int first = tile * Cfg::kTileKv;
     ring.wait_empty(fill);
     k_loader.template load<partial.value>(k_smem + fill.stage * Cfg::KTile::kBytes, k + first * p.k_row_stride,
@@ -128,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   };
 
   // Prologue: Q travels with the first K/V tile, the only one that may reach past the last key.
-  if (end > 0) q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
+  if (end > begin) q_loader.load<true>(q_smem, q, p.q_row_stride, rows);
   load_kv(end - 1, Bool<true>());
 #pragma unroll
   for (int ahead = 1; ahead < Cfg::kAhead; ++ahead) load_kv(end - 1 - ahead, Bool<false>());
@@ -137,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
       mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
   // spec: schedule.q_operand = registers
   mma::RegisterA<Cfg::QTile, Cfg::kM> q_operand;
-  if (end > 0) {
+  if (end > begin) {
     ring.wait_full(ring.first_read());
     q_operand.load(q_shared);
   }
@@ -147,29 +149,32 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   attn::Softmax<Cfg::kM> softmax(p.scale_log2);
 
   auto read = ring.first_read();
-  for (int tile = end - 1; tile >= 0; --tile) {
+  for (int tile = end - 1; tile >= begin; --tile) {
     load_kv(tile - Cfg::kAhead, Bool<false>());
     ring.wait_full(read);
     if (tile < warp_end) {
       mma::Accumulator<Cfg::kM, Cfg::kTileKv> s;
       mma::gemm_qk<T>(s, q_operand, mma::cursor_col_major<Cfg::KTile>(k_smem + read.stage * Cfg::KTile::kBytes));
-      if (tile >= full) mask.apply(s, row0 + warp_row, tile * Cfg::kTileKv);
+      const int col0 = tile * Cfg::kTileKv;
+      if (mask.hides(row0 + warp_row, row0 + warp_last, col0, col0 + Cfg::kTileKv))
+        mask.apply(s, warp_row, [&](int row) { return row0 + row; }, col0);
       softmax.rescale<Cfg>(s, o);
-      softmax.exponentiate(s);
+      softmax.exponentiate<Cfg>(s);
       mma::gemm_pv<T>(o, s, mma::cursor_row_major<Cfg::VTile>(v_smem + read.stage * Cfg::VTile::kBytes));
     }
     ring.arrive_empty(read);
     read.advance();
   }
 
-  float lse[Cfg::kM][2];
-  softmax.finish(o, lse);
+  float inverse[Cfg::kM][2], lse[Cfg::kM][2];
+  softmax.finish(inverse, lse);
+  attn::scale(o, inverse);
   // O takes Q's place row by row, a warp over its own rows only, if both tiles have the same panels.
   if constexpr (Cfg::OTile::kRowBytes != Cfg::QTile::kRowBytes) __syncthreads();
   T* out = p.out + work.batch * p.out_batch_stride + work.head_q * p.out_head_stride + row0 * p.out_row_stride;
   epilogue::store_out<T, Cfg::OTile, Cfg::kDimV>(o, q_smem, warp_row, out, p.out_row_stride, rows);
   if (p.lse != nullptr) {
     float* row_lse = p.lse + (int64_t(work.batch) * p.heads_q + work.head_q) * p.seqlen_q + row0;
-    epilogue::store_lse(lse, warp_row, row_lse, rows);
+    epilogue::store_lse(lse, warp_row, [&](int row) { return row_lse + row; }, rows);
   }
 }

@@ -15,12 +15,16 @@ class FakeClock:
     """Stands still but for what a test adds."""
 
     now = 0.0
+    rests = 0
 
     def mark(self) -> float:
         return self.now
 
     def seconds(self, start: float, end: float) -> float:
         return end - start
+
+    def rest(self, seconds: float) -> None:
+        self.rests += 1
 
 
 @pytest.fixture

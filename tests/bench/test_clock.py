@@ -5,17 +5,26 @@ import pytest
 from fagen.bench.clock import ROUNDS, WARM_UP, interleaved
 
 
-def test_calls_take_turns_and_the_warm_up_is_not_counted(clock):
+def test_each_call_runs_after_a_rest_forwards_and_backwards(clock):
     order = []
+    calls = [lambda name=name: order.append((name, clock.rests)) for name in "ab"]
+    interleaved(calls, clock)
+    runs = [("a", 1), ("b", 2), ("b", 3), ("a", 4)]
+    assert order == [run for run in runs for _ in range(WARM_UP + ROUNDS)]
 
-    def call(name: str, seconds: float) -> None:
-        order.append(name)
-        clock.now += seconds if len(order) > 2 * WARM_UP else 1000.0
 
-    a, b = interleaved([lambda: call("a", 1.0), lambda: call("b", 2.0)], clock)
-    assert order == ["a", "b"] * (WARM_UP + ROUNDS)
-    assert a == pytest.approx([1.0] * ROUNDS)
-    assert b == pytest.approx([2.0] * ROUNDS)
+def test_the_better_run_counts_and_no_warm_up(clock):
+    count = 0
+
+    def call(seconds: float) -> None:
+        nonlocal count
+        warms_up = count % (WARM_UP + ROUNDS) < WARM_UP
+        clock.now += 1000.0 if warms_up else seconds * clock.rests
+        count += 1
+
+    a, b = interleaved([lambda: call(1.0), lambda: call(2.0)], clock)
+    assert a == pytest.approx([1.0 * 1] * ROUNDS)
+    assert b == pytest.approx([2.0 * 2] * ROUNDS)
 
 
 def test_there_are_enough_rounds_for_a_median():

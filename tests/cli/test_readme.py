@@ -14,9 +14,8 @@ README = SPECS.parent / "README.md"
 
 
 def block(language: str) -> str:
-    """The README's code block in that language."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    return found
+    """The README's code blocks in that language, one after the other."""
+    return "".join(re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL))
 
 
 @pytest.mark.skipif(not README.exists(), reason="an installed fagen has no README")

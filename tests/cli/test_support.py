@@ -71,6 +71,14 @@ def test_the_markdown_has_a_row_per_feature_and_numbers_its_reasons(fagen):
     assert "\n1. `" in result.stdout
 
 
+def test_a_family_has_columns_for_the_architectures_that_hold_it_and_names_the_others():
+    table = markdown(matrix())
+    assert f"| v2 forward | {' | '.join(ARCHES)} |\n" in table
+    assert "| v3 forward | sm_90a |\n" in table
+    assert "\nRefused on sm_80, sm_86, sm_89, sm_100a, sm_103a, sm_120a: family v3 is for sm_90a." in table
+    assert table.count("Refused on") == 1  # v2 runs on all of them
+
+
 def test_into_replaces_what_is_between_the_markers(fagen, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- support:begin -->\nold\n<!-- support:end -->\nafter\n")

@@ -9,6 +9,7 @@
 #include "fagen/ptx/shared.cuh"
 #include "fagen/ptx/stmatrix.cuh"
 #include "fagen/ptx/tma.cuh"
+#include "fagen/ptx/uniform.cuh"
 #include "fagen/ptx/wgmma.cuh"
 #include "fagen/smem/descriptor_sm90.cuh"
 
@@ -152,6 +153,26 @@ FAULT(fragments_changed_in_flight) {
   a[0] = 1;
   ptx::wgmma_wait<0>();
 }
+FAULT(accumulators_changed_after_the_fence) {
+  float d[4] = {};
+  f.fill();
+  ptx::wgmma_fence();
+  for (float& x : d) x += f.p.fault;
+  ptx::wgmma<__half, __half>(d, f.operand(0), f.operand(2048), true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
+FAULT(fragments_changed_after_the_fence) {
+  float d[4] = {};
+  uint32_t a[4] = {};
+  f.fill();
+  ptx::wgmma_fence();
+  ptx::wgmma<__half, __half>(d, f.operand(0), f.operand(2048), true);
+  a[3] = f.p.fault;
+  ptx::wgmma<__half, __half>(d, a, f.operand(0), true);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+}
 FAULT(operand_written_in_flight) {
   float d[4] = {};
   f.fill();
@@ -195,6 +216,7 @@ FAULT(arrives_twice_at_the_cluster) {
   ptx::cluster_arrive();
 }
 FAULT(maps_beyond_the_cluster) { ptx::map_to_rank(f.tile, 1); }
+FAULT(a_uniform_value_that_is_none) { ptx::uniform(lane_id() == 17); }
 FAULT(releases_to_more_registers) { ptx::release_registers_to<248>(); }
 FAULT(claims_registers_that_nobody_released) { ptx::claim_registers_to<248>(); }
 

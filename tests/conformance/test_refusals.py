@@ -32,6 +32,8 @@ FAULTS = {  # kind of error, words of its message
     "more_copies_than_expected": ("mbarrier", "has ended the phase of a copy without its bytes"),
     "accumulators_changed_in_flight": ("registers", "accumulators"),
     "fragments_changed_in_flight": ("registers", "A's registers"),
+    "accumulators_changed_after_the_fence": ("registers", "accumulators of this wgmma were written to after"),
+    "fragments_changed_after_the_fence": ("registers", "A's registers of this wgmma were written to after"),
     "operand_written_in_flight": ("race", "wgmma of the warpgroup"),
     "ends_before_a_wgmma": ("async", "without having waited for its wgmmas"),
     "wgmma_by_three_warps": ("divergence", "wgmma"),
@@ -41,6 +43,7 @@ FAULTS = {  # kind of error, words of its message
     "waits_for_the_cluster_without_arriving": ("barrier", "without having arrived"),
     "arrives_twice_at_the_cluster": ("barrier", "twice"),
     "maps_beyond_the_cluster": ("out of bounds", "rank 1 of a cluster of 1"),
+    "a_uniform_value_that_is_none": ("divergence", "0x0 in lane 0, and 0x1 in lane 17"),
     "releases_to_more_registers": ("registers", "setmaxnreg.dec to 248 registers; the warpgroup has 240"),
     "claims_registers_that_nobody_released": ("deadlock", "setmaxnreg.inc"),
 }

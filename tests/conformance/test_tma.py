@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from layouts import encoded, swizzled
 from machine import Machine, Map
 
+from fagen.plan.maps import FAR, WRAP
 from fagen.plan.tensor_map import ELEMENT_BYTES, TensorMap
 
 SMEM = 40 * 1024
@@ -149,6 +152,81 @@ def test_sides_of_a_box_may_be_256(machine: Machine):
         tensor.strides[1:] = strides
         tensor.data = np.random.default_rng(9).integers(0, 256, dims[-1] * 208, np.uint8)
     check_loads(machine, [long, tall], [(0, [0], 0), (0, [896], 0), (1, [0, 0], 0), (1, [64, 200], 0)])
+
+
+@dataclass
+class Packed:
+    """Sequences one behind the other, [tokens, heads, 64] of bf16, and their ragged map (fagen/plan/maps.py)."""
+
+    lengths: tuple[int, ...]
+    heads: int
+    box_rows: int
+
+    def __post_init__(self):
+        self.tokens, self.row_bytes = sum(self.lengths), 128 * self.heads
+        self.data = np.random.default_rng(12).integers(1, 2**16, (self.tokens, self.heads, 64), np.uint16)
+        self.map = TensorMap(
+            "bf16",
+            (64, FAR, self.tokens + 1, FAR + 1, self.heads),
+            (self.row_bytes, self.row_bytes, WRAP - self.row_bytes, 128),
+            (64, self.box_rows, 1, 1, 1),
+            128,
+        )
+
+    def boxes(self) -> Iterator[tuple[list[int], int, slice]]:
+        """Every box of every sequence, and one behind its last: coordinates, head, rows of the tensor."""
+        for last, length in zip(np.cumsum(self.lengths), self.lengths, strict=True):
+            for head in range(self.heads):
+                for row in range(0, length + 2 * self.box_rows, self.box_rows):
+                    end = int(last)
+                    start = end - length + min(row, length)
+                    rows = slice(start, min(start + self.box_rows, end))
+                    yield [0, FAR - (length - row), end, FAR, head], head, rows
+
+
+def test_loads_of_packed_sequences_end_with_the_sequence(machine: Machine):
+    packed = Packed((20, 0, 16, 1, 33), heads=3, box_rows=16)
+    placed = Map(packed.data, packed.map)
+    cases, expected = [], []
+    for at, head, rows in packed.boxes():
+        dense = np.zeros((packed.box_rows, 64), np.uint16)
+        dense[: rows.stop - rows.start] = packed.data[rows, head]
+        cases.append([0, 5, *at, 0, dense.nbytes, len(cases) * dense.nbytes])
+        expected.append(in_memory(dense.view(np.uint8).ravel(), 128, TILES))
+    found = np.full((len(cases), 128 * packed.box_rows), 0xA5, np.uint8)
+    fields = [[placed] * MAPS, np.array(cases, np.int32), found]
+    machine.run("tma_load", fields, grid=len(cases), smem_bytes=SMEM)
+    assert np.array_equal(found, expected)
+
+
+def test_stores_of_packed_sequences_end_with_the_sequence(machine: Machine):
+    packed = Packed((20, 0, 16, 1, 33), heads=3, box_rows=16)
+    placed = Map(packed.data, packed.map)
+    random, wanted = np.random.default_rng(13), np.zeros_like(packed.data)
+    cases, images = [], []
+    for at, head, rows in packed.boxes():
+        dense = random.integers(1, 2**16, (packed.box_rows, 64), np.uint16)
+        wanted[rows, head] = dense[: rows.stop - rows.start]
+        cases.append([0, 5, *at, 0, dense.nbytes, len(cases) * dense.nbytes, 0])
+        images.append(in_memory(dense.view(np.uint8).ravel(), 128, 0))
+    fields = [[placed] * MAPS, np.array(cases, np.int32), np.concatenate(images)]
+    machine.run("tma_store", fields, grid=len(cases), smem_bytes=SMEM)
+    assert np.array_equal(packed.data, wanted)
+
+
+def test_a_dimension_of_stride_0_repeats_what_there_is(machine: Machine):
+    tensor = Tensor("bf16", 3, 64, seed=3)
+    for still in (1, 2):
+        strides = [s * (d != still) for d, s in enumerate(tensor.strides)]
+        tensor = replace_strides(tensor, strides)
+        check_loads(machine, [tensor], [(0, at, 0) for at in tensor.corners()])
+
+
+def replace_strides(tensor: Tensor, strides: list[int]) -> Tensor:
+    changed = copy(tensor)
+    changed.strides = strides
+    changed.map = replace(tensor.map, strides=tuple(strides[1:]))
+    return changed
 
 
 def stored(tensor: Tensor, at: list[int], dense: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Instructions of one warp: ldmatrix, stmatrix, mma.sync."""
+"""Instructions of one warp: ldmatrix, stmatrix, mma.sync, and those of single words."""
 
 from __future__ import annotations
 
@@ -72,3 +72,23 @@ def test_mma_sync_knows_every_8_bit_number(machine: Machine, columns):
     arrays = [np.ascontiguousarray(np.stack(x)) for x in (a, b)]
     machine.run("mma_sync", [*arrays, np.zeros_like(found), found], grid=len(TYPES), threads=32)
     assert np.array_equal(found, np.stack(expected), equal_nan=True)
+
+
+def test_words_go_where_they_should(machine: Machine):
+    random = np.random.default_rng(11)
+    given = random.integers(0, 2**31, 32, np.int32)
+    special = [0.0, -0.0, 1e-44, 2.0**-126, 2.0**126, 2.0**127, 3e38, np.inf, np.nan]
+    numbers = np.array([*special, *np.exp(random.uniform(-80, 80, 500))], np.float32)
+    shifted, same = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    quads, reciprocals = np.full((32, 4), 7, np.uint32), np.zeros_like(numbers)
+    fields = [given, numbers, shifted, same, quads, reciprocals, len(numbers)]
+    machine.run("words", fields, grid=1, threads=32, smem_bytes=128)
+    assert np.array_equal(shifted, np.roll(given, -1)) and np.all(same == 1000)
+    expected = np.where(np.arange(32) % 2, 7, shifted).astype(np.uint32)
+    assert np.array_equal(quads, expected[:, None] + (np.arange(32) % 2 == 0)[:, None] * np.arange(4))
+    tiny = 2.0**-126  # below it numbers are zero
+    with np.errstate(divide="ignore", over="ignore"):
+        exact = 1 / np.where(numbers < tiny, np.copysign(0, numbers), numbers)
+    exact = np.where(exact < tiny, np.copysign(0, exact), exact)  # -inf stays
+    exact[numbers == 0] = np.copysign(np.inf, numbers[numbers == 0])
+    np.testing.assert_allclose(reciprocals, exact, rtol=2.0**-22, atol=0)

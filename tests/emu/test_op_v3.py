@@ -15,6 +15,7 @@ from fagen.emu import settings
 from fagen.ops import reference
 from fagen.ops.forward import AttentionOp
 from fagen.plan.launch import Shape
+from fagen.plan.planner import plan
 
 SEEDS = range(3)
 TWO_WARPGROUPS: dict[str, Any] = {"schedule.tile.q": 128, "schedule.roles.math.warps": 8}
@@ -33,20 +34,37 @@ def load(name: str, **changed: Any) -> AttentionOp:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "in_order": {"schedule.scheduler": "in_order", "schedule.stages.q": 1},
-    "longest_first": {"schedule.scheduler": "longest_first", "problem.mask": "causal"},
-    "persistent": {"schedule.scheduler": "persistent", "schedule.stages.q": 2},
+    "in_order": {
+        "schedule.scheduler": "in_order",
+        "schedule.stages": {"q": 1, "kv": 3},
+        "schedule.roles": {"load": {"registers": 40}, "math": {"warps": 4, "registers": 200}},
+    },
+    "longest_first": {
+        "schedule.scheduler": "longest_first",
+        "schedule.stages": {"q": 2, "kv": 4},
+        "problem.mask": "causal",
+    },
+    "persistent": {"schedule.scheduler": "persistent", "schedule.softmax.rescale": "always"},
     "persistent_lpt": {"schedule.scheduler": "persistent_lpt", "problem.mask": "causal"},
     "no_overlap": {"schedule.roles.math.overlap": False, "problem.layout": "bhsd"},
     "pingpong": TWO_WARPGROUPS | {"schedule.roles.math.pingpong": True},
+    "no_pingpong": TWO_WARPGROUPS | {"schedule.roles.math.pingpong": False, "schedule.stages.q": 1},
     "pingpong_no_overlap": TWO_WARPGROUPS
     | {"schedule.roles.math.pingpong": True, "schedule.roles.math.overlap": False, "problem.mask": "causal"},
+    # More rows than queries; TMA has no room for O in shared memory.
+    "three_warpgroups": {
+        "problem.head_dim_v": 96,
+        "problem.mask": "causal",
+        "schedule.tile": {"q": 192, "kv": 80},
+        "schedule.stages": {"q": 1, "kv": 8},
+        "schedule.roles.math.warps": 12,
+    },
     "cluster": {"schedule.cluster": 2, "problem.mask": "causal"},
+    "pack_gqa": {"schedule.pack_gqa": True, "problem.mask": "causal"},
     "softmax": {"schedule.softmax.exp2": {"polynomial": 0.5}, "schedule.softmax.rescale": {"lazy": 4.0}},
     "window": {"problem.mask": {"window": [20, 3]}},
     "window_left": {"problem.mask": {"window": [0, None]}},
-    "o_over_q": TWO_WARPGROUPS
-    | {"problem.head_dim": 256, "schedule.tile.kv": 64},  # O has no room of its own
+    "o_from_registers": TWO_WARPGROUPS | {"problem.head_dim": 256, "schedule.tile.kv": 64},
     "padded_columns": {"problem.head_dim": 72, "problem.head_dim_v": 40, "problem.dtype": "fp16"},
 }
 
@@ -56,6 +74,12 @@ def test_right_under_every_seed(name: str) -> None:
     """More work items than the emulated GPU has SMs, ragged tiles of both kinds, grouped heads."""
     done = emulated_trial(load(name, **CASES[name]), Shape(2, 70, 83, 4, 2), 0, SEEDS)
     assert done.right
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_o_is_stored_as_the_case_says(name: str) -> None:
+    by_tma = plan(load(name, **CASES[name]).spec).tiling.own_o
+    assert by_tma == (name not in ("three_warpgroups", "o_from_registers"))
 
 
 @pytest.mark.parametrize(
@@ -148,6 +172,82 @@ class TestPacked:
     def test_opcheck(self, packed_op: AttentionOp) -> None:
         op = getattr(torch.ops.fagen, packed_op.name).default
         torch.library.opcheck(op, packed(packed_op, (5, 9), (7, 3), (2, 1)))
+
+
+def test_pairs_of_ctas_whose_sequences_are_empty() -> None:
+    """The warps of a CTA without work exit before the cluster's last barrier."""
+    op = load("packed_cluster", **{"problem.layout": "thd", "schedule.cluster": 2, "problem.mask": "causal"})
+    assert_right(op, packed(op, (0, 0, 5), (30, 0, 9), (1, 1)))
+    assert_right(op, packed(op, (70, 0, 150, 1), (20, 40, 90, 64), (2, 1), rest=3))
+
+
+GROWTH: dict[str, dict[str, Any]] = {
+    "bf16": {"schedule.softmax.rescale": {"growth": 30}},
+    "fp16": {"schedule.softmax.rescale": {"growth": 15}, "problem.dtype": "fp16"},
+    "polynomial": {
+        "schedule.softmax": {"rescale": {"growth": 3}, "exp2": {"polynomial": 0.5}},
+        "problem.mask": "causal",
+    },
+    "all_polynomial": {
+        "schedule.softmax": {"rescale": {"growth": 15}, "exp2": {"polynomial": 1.0}},
+        "problem.dtype": "fp16",
+        "problem.mask": {"window": [100, 20]},
+    },
+}
+
+
+@pytest.fixture(scope="module", params=GROWTH)
+def growth_op(request: pytest.FixtureRequest) -> AttentionOp:
+    return load(f"growth_{request.param}", **GROWTH[request.param])
+
+
+def qkv(op: AttentionOp, seqlen_q: int, seqlen_k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Random inputs of two query heads and one K/V head."""
+    generator = torch.Generator().manual_seed(0)
+    dtype = torch.float16 if op.spec.problem.dtype == "fp16" else torch.bfloat16
+    q, k, v = (
+        torch.randn(1, rows, heads, 64, generator=generator).to(dtype)
+        for rows, heads in ((seqlen_q, 2), (seqlen_k, 1), (seqlen_k, 1))
+    )
+    return q, k, v
+
+
+class TestGrowth:
+    """Tiles whose P is taken without looking for the maximum, and taken back where it has grown."""
+
+    @pytest.mark.parametrize("factor", [1, 6, 40], ids="factor_{}".format)
+    def test_maxima_that_jump(self, growth_op: AttentionOp, factor: float) -> None:
+        """Keys are worked on from the last to the first: scores grow from tile to tile, for half of the rows."""
+        q, k, v = qkv(growth_op, 100, 230)
+        steps = torch.arange(230).flip(0) // 32
+        k *= (1 + (factor - 1) / 7 * steps).view(1, -1, 1, 1)
+        assert_right(growth_op, (q, k, v))
+
+    def test_one_key_far_above_all_others(self, growth_op: AttentionOp) -> None:
+        """One row, in the middle of a tile and of the keys."""
+        q, k, v = qkv(growth_op, 90, 150)
+        k[0, 77, 0] = 30 * q[0, 33, 1]
+        assert_right(growth_op, (q, k, v))
+
+    @pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (130, 130), (70, 30), (5, 200)], ids=str)
+    def test_huge_equal_values(self, growth_op: AttentionOp, sizes: tuple[int, int]) -> None:
+        """Exponents in fp32 are off by whole powers of two: S is subtracted before it is scaled."""
+        value = 61024.0 if growth_op.spec.problem.dtype == "fp16" else 133120.0
+        q, k, v = (torch.full_like(x, value) for x in qkv(growth_op, *sizes))
+        seen = reference.visible(growth_op.spec.problem, *sizes).any(1)
+        for seed in SEEDS:
+            with settings.override(seed=seed):
+                out, lse = growth_op(q, k, v, return_lse=True)
+            assert torch.all(out[:, seen] == value) and torch.all(out[:, ~seen] == 0)
+            assert torch.all(lse[..., ~seen] == -math.inf)
+            exact = torch.full_like(lse[..., seen], value**2 * 64 * 64**-0.5)
+            torch.testing.assert_close(lse[..., seen], exact, rtol=1e-5, atol=0.0)
+
+    @pytest.mark.parametrize("sizes", [(130, 40), (200, 7), (64, 31), (3, 33)], ids=str)
+    def test_rows_without_keys_and_less_than_a_tile_of_them(
+        self, growth_op: AttentionOp, sizes: tuple[int, int]
+    ) -> None:
+        assert_right(growth_op, qkv(growth_op, *sizes))
 
 
 def test_results_do_not_depend_on_how_many_clusters_run_at_once() -> None:

@@ -24,7 +24,7 @@ def causal(v2_spec):
 
 
 def test_every_number_in_the_struct_but_strides_is_a_scalar(v2_spec, v3_spec):
-    for spec in (v2_spec(), v3_spec(), v3_spec(layout="thd")):
+    for spec in (v2_spec(), v3_spec(), v3_spec(layout="thd"), v3_spec({"pack_gqa": True})):
         numbers = {p.name for p in forward(plan(spec)) if p.ctype in ("int32_t", "float")}
         assert numbers <= set(Scalars._fields)
 
@@ -40,6 +40,7 @@ def test_one_cta_per_query_block_and_head(in_order):
         seqlen_k=999,
         q_tiles=9,
         heads_abreast=1,
+        group_log2=0,
         scale_log2=0.125 * math.log2(math.e),
         tokens_q=2050,
         tokens_k=1998,
@@ -77,16 +78,24 @@ def test_what_the_kernel_adds_to_the_longest_sequence_stays_within_31_bits(v2_sp
 @pytest.mark.parametrize(
     ("shape", "pairs"),
     [
-        (Shape(4, 4096, 4096, 16, 16), 12),  # K and V of a head are 2 MiB; 25 MiB is half of L2
-        (Shape(4, 4096, 4096, 16, 4), 48),  # 12 K/V heads of 4 query heads each
+        (Shape(4, 4096, 4096, 16, 16), 11),  # 24 of their 32 tiles are not left to the end: 264 for 132 SMs
+        (Shape(4, 4100, 4100, 16, 16), 11),  # 25 of 33
+        (Shape(8, 1024, 1024, 16, 16), 44),  # 6 of 8
+        (Shape(4, 4096, 4096, 16, 4), 12),  # whole groups of the 4 query heads of a K/V head
         (Shape(1, 4096, 4096, 8, 8), 8),  # no more pairs than there are
-        (Shape(1, 2**17, 2**17, 16, 2), 8),  # one K/V head is already too much: still its whole group
-        (Shape(1, 1, 0, 3, 3), 3),  # no keys, no bytes
+        (Shape(1, 2**17, 2**17, 16, 16), 4),  # at least 4, though one has tiles enough
+        (Shape(1, 2**17, 2**17, 16, 2), 8),
+        (Shape(1, 1, 0, 3, 3), 3),
     ],
     ids=str,
 )
-def test_longest_first_groups_the_pairs_whose_keys_and_values_stay_in_l2(shape: Shape, pairs: int, causal):
+def test_longest_first_groups_the_pairs_that_give_every_sm_two_tiles(shape: Shape, pairs: int, causal):
     assert launch(causal, shape, 1.0).scalars.heads_abreast == pairs
+
+
+@pytest.mark.parametrize(("sms", "pairs"), [(132, 11), (66, 6), (12, 4)])
+def test_a_gpu_with_fewer_sms_needs_fewer_pairs_for_that(sms: int, pairs: int, causal):
+    assert launch(causal, Shape(4, 4096, 4096, 16, 16), 1.0, sms).scalars.heads_abreast == pairs
 
 
 def v3_plan(v3_spec, layout="bshd", **schedule):
@@ -118,19 +127,33 @@ def test_a_work_item_of_a_cluster_has_two_q_tiles(v3_spec, scheduler, sms, grid)
     assert (found.grid, found.cluster, found.scalars.q_tiles) == (grid, 2, 5)
 
 
-@pytest.mark.parametrize(("group", "queries"), [(1, 128), (2, 64), (3, 2 * 21), (64, 2)])
+@pytest.mark.parametrize(("group", "queries"), [(1, 128), (2, 64), (8, 16), (64, 2)])
 def test_with_pack_gqa_a_tile_holds_whole_queries_of_a_kv_head(v3_spec, group, queries):
     planned = v3_plan(v3_spec, scheduler="in_order", pack_gqa=True)
     found = launch(planned, Shape(2, 1000, 999, 4 * group, 4), 1.0)
     assert found.scalars.q_tiles == math.ceil(1000 / queries)
-    assert (found.scalars.heads_q, found.scalars.heads_per_kv) == (4, group)
+    assert (found.scalars.heads_q, found.scalars.heads_per_kv) == (4, 1)
+    assert 2**found.scalars.group_log2 == group
     assert found.grid == 2 * 4 * found.scalars.q_tiles
 
 
-def test_pack_gqa_refuses_more_query_heads_than_a_warpgroup_has_rows(v3_spec):
-    with pytest.raises(PlanError, match=r"t: 65 query heads share a K/V head; .*pack_gqa: up to 64"):
-        launch(v3_plan(v3_spec, pack_gqa=True), Shape(1, 8, 8, 65, 1), 1.0)
-    launch(v3_plan(v3_spec), Shape(1, 8, 8, 65, 1), 1.0)
+def test_with_pack_gqa_a_cluster_has_the_queries_of_two_tiles(v3_spec):
+    planned = v3_plan(v3_spec, scheduler="in_order", pack_gqa=True, cluster=2)
+    found = launch(planned, Shape(2, 1000, 999, 32, 4), 1.0)
+    assert (found.scalars.q_tiles, found.grid) == (math.ceil(1000 / 32), 2 * 4 * 32 * 2)
+
+
+@pytest.mark.parametrize("group", [3, 48, 65, 128])
+def test_pack_gqa_refuses_groups_that_do_not_divide_the_rows_of_a_warpgroup(v3_spec, group):
+    said = rf"t: {group} query heads share a K/V head; .*pack_gqa: true: 1, 2, 4, 8, 16, 32, 64$"
+    with pytest.raises(PlanError, match=said):
+        launch(v3_plan(v3_spec, pack_gqa=True), Shape(1, 8, 8, 2 * group, 2), 1.0)
+    launch(v3_plan(v3_spec), Shape(1, 8, 8, 2 * group, 2), 1.0)
+
+
+@pytest.mark.parametrize("heads", [(0, 0), (0, 2)])
+def test_pack_gqa_launches_nothing_without_query_heads(v3_spec, heads):
+    assert launch(v3_plan(v3_spec, pack_gqa=True), Shape(1, 8, 8, *heads), 1.0).grid == 0
 
 
 def test_packed_sequences_have_the_tiles_of_the_longest(v3_spec):
@@ -173,8 +196,9 @@ def test_v3_launches_nothing_on_an_empty_tensor(v3_spec, shape, scheduler):
     ("schedule", "pairs"),
     [
         ({"scheduler": "persistent"}, 1),
-        ({"scheduler": "persistent_lpt"}, 48),
-        ({"scheduler": "persistent_lpt", "pack_gqa": True}, 12),
+        ({"scheduler": "longest_first"}, 12),
+        ({"scheduler": "persistent_lpt"}, 12),
+        ({"scheduler": "persistent_lpt", "pack_gqa": True}, 4),  # of K/V heads, with 96 of 128 tiles
     ],
     ids=str,
 )

@@ -25,7 +25,7 @@ from fagen.plan.timeline import (
 )
 from fagen.spec.model import Spec
 
-FREE = Costs(clock=1, gemm_gap=0, handoff=0, load_latency=0, counter=0)
+FREE = Costs(clock=1, gemm_gap=0, handoff=0, load_latency=0, item=0, mufu_share=1)
 KERNEL = Kernel(
     warpgroups=2,
     kv=128,
@@ -41,7 +41,6 @@ KERNEL = Kernel(
     polynomial=0.0,
     cluster=1,
     persistent=True,
-    counter=False,
     masked_sides=0,
     tensor_flops=4096,
     mufu=16,
@@ -62,7 +61,7 @@ VARIANTS = [
         {"q_stages": 2, "stages": 3},
         {"warpgroups": 1, "pingpong": False},
         {"warpgroups": 3, "dim": 64, "dim_v": 64},
-        {"dim": 192, "kv": 112, "counter": True},
+        {"dim": 192, "kv": 112},
         {"growth": True, "masked_sides": 1, "kv": 64},
         {"persistent": False, "masked_sides": 2, "polynomial": 0.5, "rescale": False},
     )
@@ -169,12 +168,22 @@ def test_the_slowest_engine_is_the_bound(change, bound, cycles):
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("kv", [64, 128, 176])
-def test_turns_cost_no_more_than_their_barriers(overlap, kv):
+@pytest.mark.parametrize("sizes", [{}, {"warpgroups": 3, "dim": 64, "dim_v": 64}], ids=["d=128", "d=64"])
+def test_turns_cost_no_more_than_their_barriers_where_the_ring_has_a_stage_to_spare(overlap, kv, sizes):
     """Without overlap the two products are awaited before the turn is passed on."""
-    on = replace(KERNEL, overlap=overlap, kv=kv)
+    on = replace(KERNEL, overlap=overlap, kv=kv, stages=3, **sizes)
     waits = 1 if overlap else 3
     barriers = on.warpgroups * waits * on.costs.handoff
     assert tile_cycles(on) <= tile_cycles(replace(on, pingpong=False)) + barriers
+
+
+@pytest.mark.parametrize("kv", [64, 128, 176])
+def test_in_a_ring_of_two_stages_turns_hold_the_k_after_next_up_by_a_turn_at_most(kv):
+    """The last in turn frees K a turn later, which the load of the K after next may wait for."""
+    on = replace(KERNEL, kv=kv)
+    turn = 2 * (2 * 64 * kv * 128 / on.tensor_flops + on.costs.gemm_gap)
+    lost = tile_cycles(on) - tile_cycles(replace(on, pingpong=False))
+    assert 0 < lost <= turn / 2
 
 
 def test_growth_saves_the_maximum_and_the_rescale_but_where_a_row_begins_or_is_cut():
@@ -206,9 +215,9 @@ def test_the_next_items_k_is_fetched_before_the_last_v_and_its_q():
     ]  # fmt: skip
 
 
-def test_waiting_for_the_number_of_the_next_item_costs_short_items_most():
-    asks = replace(KERNEL, counter=True)
-    lost = [item_cycles(asks, tiles) / item_cycles(KERNEL, tiles) for tiles in (2, 8, 32)]
+def test_going_from_item_to_item_costs_short_items_most():
+    free = replace(KERNEL, costs=replace(KERNEL.costs, item=0))
+    lost = [item_cycles(KERNEL, tiles) / item_cycles(free, tiles) for tiles in (2, 8, 32)]
     assert lost[0] > lost[1] > lost[2] > 1
 
 
@@ -226,8 +235,13 @@ def test_a_polynomial_moves_exponentials_from_the_mufu_to_the_fma_pipe():
     assert busy[1][1] > busy[0][1]
 
 
-def test_a_second_q_buffer_and_a_persistent_cta_hide_the_start_of_a_work_item():
-    assert item_cycles(replace(KERNEL, q_stages=2), 4) < item_cycles(KERNEL, 4)
+def test_a_second_q_buffer_hides_the_load_of_q_as_far_as_the_way_to_the_next_item_does_not():
+    quick = replace(KERNEL, costs=replace(KERNEL.costs, item=0))
+    assert item_cycles(replace(quick, q_stages=2), 4) < item_cycles(quick, 4)
+    assert item_cycles(replace(KERNEL, q_stages=2), 4) <= item_cycles(KERNEL, 4)
+
+
+def test_a_persistent_cta_hides_the_start_of_a_work_item():
     assert item_cycles(KERNEL, 4) < item_cycles(replace(KERNEL, persistent=False), 4)
     assert start_cycles(replace(KERNEL, persistent=False), 4) == pytest.approx(0, abs=1e-6)
     assert start_cycles(KERNEL, 4) > KERNEL.costs.load_latency
@@ -245,7 +259,6 @@ def test_a_plans_schedule_is_what_runs():
     one = kernel(p)
     assert (one.warpgroups, one.kv, one.pingpong, one.cluster, one.persistent) == (3, 80, False, 2, False)
     assert (one.polynomial, one.masked_sides) == (0.25, 1)
-    assert not one.counter
     assert one.clock_hz == p.device.clock_hz * one.costs.clock
 
 

@@ -66,22 +66,21 @@ def launcher(driver, artifact, kind):
 def addresses(first: int, kind: tuple[Launch, Arguments]) -> list[int]:
     """Of everything that the kernel takes, from `first` on."""
     packed = any(p.name == "cu_seqlens_q" for p in kind[1].params)
-    return [first + 2**20 * i for i in range(7 if packed else 5)]
+    return [first + 2**20 * i for i in range(8 if packed else 6)]
 
 
 def test_the_driver_sees_grid_stream_and_every_field(driver, launcher, kind):
     made, own = kind
-    q, k, v, out, lse, *cu = addresses(2**44, kind)
-    launcher(77, q, k, v, out, lse, *cu)
+    q, k, v, out, lse, counters, *cu = addresses(2**44, kind)
+    launcher(77, q, k, v, out, lse, counters, *cu)
     (seen,) = driver.launches
     assert (seen.grid, seen.block, seen.smem_bytes) == ((made.grid, 1, 1), (128, 1, 1), 4096)
     assert (seen.stream, seen.function, seen.cluster) == (77, 2100, None)
     found = fields(driver, own)
-    given = {"q": q, "k": k, "v": v, "out": out, "lse": lse} | dict(
+    given = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "counters": counters} | dict(
         zip(("cu_seqlens_q", "cu_seqlens_k"), cu, strict=False)
     )
-    before = TOKENS * 64 * 2 if cu else 0
-    maps = {f"{name}_map": given[name] - before for name in own.maps}
+    maps = {f"{name}_map": given[name] for name in own.maps}
     wanted = own.numbers | given | maps
     assert found == {
         name: pytest.approx(wanted[name]) if name == "scale_log2" else wanted[name] for name in found
@@ -101,8 +100,8 @@ def test_each_call_has_its_own_stream_and_addresses(driver, launcher, kind):
 
 
 def test_the_lse_may_be_absent(driver, launcher, kind):
-    q, k, v, out, _, *cu = addresses(2**44, kind)
-    launcher(0, q, k, v, out, 0, *cu)
+    q, k, v, out, _, counters, *cu = addresses(2**44, kind)
+    launcher(0, q, k, v, out, 0, counters, *cu)
     assert fields(driver, kind[1])["lse"] == 0
 
 

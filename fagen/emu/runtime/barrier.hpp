@@ -10,6 +10,25 @@ namespace fagen::emu {
 
 inline constexpr uint32_t kNamedBarriers = 16;
 
+inline void complete_if_done(Thread& thread, Barrier& barrier, const char* name) {
+  if (barrier.arrived.empty() || barrier.arrived.size() < barrier.expected) return;
+
+  // Barriers count warps: a warp of which only a part has come is a kernel that diverged.
+  for (const Thread* one : barrier.arrived)
+    for (const Thread* lane : one->warp->threads)
+      if (!lane->exited && (one->lane == 0 || one == barrier.arrived.back()))
+        if (std::find(barrier.arrived.begin(), barrier.arrived.end(), lane) == barrier.arrived.end())
+          fail(Kind::divergence, thread,
+               message("%s is complete without %s, whose warp came", name, name_of(*lane).c_str()));
+  std::swap(barrier.complete, barrier.arriving);
+  barrier.arriving.clear();
+  barrier.arrived.clear();
+  ++barrier.generation;
+  // Now, since others may complete the next generation before these get a turn.
+  for (Thread* waiter : barrier.waiters) acquire(*waiter, barrier.complete);
+  wake(barrier.waiters);
+}
+
 // Arrives as one of `expected` threads and releases; the generation to wait for.
 inline uint64_t arrive(Thread& thread, Barrier& barrier, uint32_t expected, const char* name) {
   if (barrier.arrived.empty()) barrier.expected = expected;
@@ -22,22 +41,7 @@ inline uint64_t arrive(Thread& thread, Barrier& barrier, uint32_t expected, cons
   uint64_t generation = barrier.generation;
   barrier.arrived.push_back(&thread);
   release(thread, barrier.arriving);
-  if (barrier.arrived.size() < expected) return generation;
-
-  // Barriers count warps: a warp of which only a part has come is a kernel that diverged.
-  for (const Thread* one : barrier.arrived)
-    for (const Thread* lane : one->warp->threads)
-      if (one->lane == 0 || one == barrier.arrived.back())
-        if (std::find(barrier.arrived.begin(), barrier.arrived.end(), lane) == barrier.arrived.end())
-          fail(Kind::divergence, thread,
-               message("%s is complete without %s, whose warp came", name, name_of(*lane).c_str()));
-  std::swap(barrier.complete, barrier.arriving);
-  barrier.arriving.clear();
-  barrier.arrived.clear();
-  ++barrier.generation;
-  // Now, since others may complete the next generation before these get a turn.
-  for (Thread* waiter : barrier.waiters) acquire(*waiter, barrier.complete);
-  wake(barrier.waiters);
+  complete_if_done(thread, barrier, name);
   return generation;
 }
 

@@ -23,9 +23,20 @@ FAGEN_EMU_ENTRY void cluster_arrive() {
   if (thread.arrived_at_cluster)
     fail(Kind::barrier, thread, "arrives twice at the cluster's barrier, without waiting");
   Cluster& cluster = *thread.cta->cluster;
-  thread.cluster_generation =
-      arrive(thread, cluster.barrier, static_cast<uint32_t>(cluster.threads.size()), kClusterBarrier);
+  Barrier& barrier = cluster.barrier;
+  uint32_t expected = barrier.arrived.empty() ? cluster.live : barrier.expected;
+  thread.cluster_generation = arrive(thread, barrier, expected, kClusterBarrier);
   thread.arrived_at_cluster = true;
+}
+
+// The barrier is one of those threads that have not exited.
+inline void exit_cluster(Thread& thread) {
+  Cluster& cluster = *thread.cta->cluster;
+  Barrier& barrier = cluster.barrier;
+  --cluster.live;
+  if (thread.arrived_at_cluster && thread.cluster_generation == barrier.generation) return;
+  --barrier.expected;
+  complete_if_done(thread, barrier, kClusterBarrier);
 }
 
 FAGEN_EMU_ENTRY void cluster_wait() {

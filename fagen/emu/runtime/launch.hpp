@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "abi.hpp"
+#include "cluster.hpp"
 #include "cuda.hpp"
 
 namespace fagen::emu {
@@ -24,8 +25,7 @@ inline thread_local Body body = nullptr;
 // Where a fiber starts.
 inline void run_thread() {
   Thread& thread = self();
-  Cluster& cluster = *thread.cta->cluster;
-  body(cluster.launch.params);
+  body(thread.cta->cluster->launch.params);
   check_not_awaited(thread, *thread.warp, thread.lane);
   if (uint32_t group = thread.warp->index / 4; group < thread.cta->warpgroups.size())
     check_not_awaited(thread, thread.cta->warpgroups[group], thread.warp->index % 4 * 32 + thread.lane);
@@ -37,7 +37,7 @@ inline void run_thread() {
          message("%s exits without having waited for its wgmmas", name_of(thread).c_str()));
   thread.exited = true;
   if (--thread.cta->live == 0) check_copies_awaited(*thread.cta);
-  --cluster.live;
+  exit_cluster(thread);
   leave_turn(thread);
   __builtin_unreachable();
 }

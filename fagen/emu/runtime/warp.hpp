@@ -38,6 +38,19 @@ template <class T>
   return value;
 }
 
+// What the kernel says is the same in all lanes.
+FAGEN_EMU_ENTRY uint32_t uniform(uint32_t value) {
+  Thread& thread = FAGEN_EMU_ENTER();
+  warp_collective(thread, "redux.sync", 0, ~0u, value, [&](Lanes<uint32_t> lanes) {
+    for (uint32_t lane = 1; lane < 32; ++lane)
+      if (*lanes[lane] != *lanes[0])
+        fail(
+            Kind::divergence, thread,
+            message("a uniform value is 0x%x in lane 0, and 0x%x in lane %u", *lanes[0], *lanes[lane], lane));
+  });
+  return value;
+}
+
 struct Ballot {
   bool predicate;
   uint32_t result;

@@ -117,6 +117,7 @@ struct WgmmaPipe {
   std::vector<uint32_t> groups;             // last time of each closed group
   uint32_t delivered[4] = {};               // time, by warp
   bool fenced[128] = {};                    // wgmma_fence came after the last wait
+  std::vector<char> frames[128];            // at the newest one the thread's stack, where its registers are
 };
 
 inline WgmmaPipe& wgmma_pipe(Warpgroup& group) {
@@ -199,6 +200,16 @@ inline bool is_poisoned(const void* registers, uint32_t count) {
       message("%s of the wgmma at %s were written to before a wgmma_wait covered it", which, pc(site).str()));
 }
 
+// Whether registers hold what they held at the thread's newest wgmma_fence. Some may have another home than
+// the stack, which has no record then.
+inline bool same_as_fenced(const Thread& thread, const std::vector<char>& frames, const void* registers,
+                           uint32_t count) {
+  auto* bytes = static_cast<const char*>(registers);
+  const char* low = thread.stack->high() - frames.size();
+  return bytes < low || bytes >= thread.stack->high() ||
+         !std::memcmp(frames.data() + (bytes - low), bytes, 4 * count);
+}
+
 struct WgmmaArgs {
   float* d;
   uint32_t* a;
@@ -222,6 +233,10 @@ inline void take_registers(Warpgroup& group, WgmmaPipe& pipe, Wgmma& wgmma, Lane
     if (!(d_owner && (!a || a_owner)) && !pipe.fenced[i])
       fail(Kind::registers, thread,
            "registers of this wgmma are not its predecessor's, and no wgmma_fence came before it");
+    if (!d_owner && !same_as_fenced(thread, pipe.frames[i], d, registers))
+      fail(Kind::registers, thread, "accumulators of this wgmma were written to after the wgmma_fence");
+    if (a && !a_owner && !same_as_fenced(thread, pipe.frames[i], a, 4))
+      fail(Kind::registers, thread, "A's registers of this wgmma were written to after the wgmma_fence");
     if (d_owner) {
       if (d_owner->shape.n != wgmma.shape.n)
         fail(Kind::registers, thread,
@@ -301,7 +316,10 @@ FAGEN_EMU_ENTRY void wgmma_issue(const WgmmaShape& shape, float* d, uint32_t* a,
 FAGEN_EMU_ENTRY void wgmma_fence() {
   Thread& thread = FAGEN_EMU_ENTER();
   Warpgroup& group = warpgroup_of(thread, "wgmma.fence");
-  wgmma_pipe(group).fenced[thread.warp->index % 4 * 32 + thread.lane] = true;
+  WgmmaPipe& pipe = wgmma_pipe(group);
+  uint32_t index = thread.warp->index % 4 * 32 + thread.lane;
+  pipe.fenced[index] = true;
+  pipe.frames[index].assign(static_cast<char*>(__builtin_frame_address(0)), thread.stack->high());
 }
 
 FAGEN_EMU_ENTRY void wgmma_commit() {

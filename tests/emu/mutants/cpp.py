@@ -74,24 +74,25 @@ def statement(lines: list[str], first: int) -> range:
     return range(first, len(lines))
 
 
-def statement_before(lines: list[str], at: int) -> range | None:
-    """The lines of the statement before the one on line `at`, in the same block."""
-    for i in range(at - 1, -1, -1):
+def statement_before(lines: list[str], own: range) -> range | None:
+    """The lines of the statement before `own`, in the same block."""
+    indent = _indent(lines[own.start])
+    for i in range(own.start - 1, -1, -1):
         line = lines[i].lstrip()
-        if not line or line.startswith(_SKIPPED) or _indent(lines[i]) > _indent(lines[at]):
+        if not line or line.startswith(_SKIPPED) or _indent(lines[i]) > indent:
             continue
-        if _indent(lines[i]) < _indent(lines[at]):
+        if _indent(lines[i]) < indent:
             return None
         if not line.startswith("}"):
             return statement(lines, i)
     return None
 
 
-def statement_after(lines: list[str], last: int) -> range | None:
-    """The lines of the statement after the one that ends on line `last`, in the same block."""
-    for i in range(last + 1, len(lines)):
+def statement_after(lines: list[str], own: range) -> range | None:
+    """The lines of the statement after `own`, in the same block."""
+    for i in range(own.stop, len(lines)):
         line = lines[i].lstrip()
-        if line.startswith("}"):
+        if line.startswith("}") or (line and _indent(lines[i]) < _indent(lines[own.start])):
             return None
         if line and not line.startswith(_SKIPPED):
             return statement(lines, i)

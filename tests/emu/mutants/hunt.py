@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ctypes import c_int
 from dataclasses import dataclass
 from functools import cache
 
-from fagen.emit.source import Source
 from fagen.errors import EmulatorError
 
 from .kernels import CASES
-from .mutant import Site, mutants
+from .mutant import CHOSEN, Mutant, Site, mutants
 
 SEEDS = range(20)
 
@@ -26,12 +26,12 @@ class Kill:
 
 
 @cache
-def population() -> dict[Site, dict[str, Source]]:
-    """All mutants: by site, the changed kernel of every case that has the site."""
-    found: dict[Site, dict[str, Source]] = {}
+def population() -> dict[Site, dict[str, Mutant]]:
+    """All mutants: by site, that of every case that has the site."""
+    found: dict[Site, dict[str, Mutant]] = {}
     for name, case in CASES.items():
-        for site, source in mutants(case.source):
-            found.setdefault(site, {})[name] = source
+        for site, mutant in mutants(case.source):
+            found.setdefault(site, {})[name] = mutant
     return found
 
 
@@ -40,10 +40,12 @@ def hunt(site: Site, seeds: Iterable[int] = SEEDS) -> Kill | None:
 
     Raises CompileError for a mutant that is no C++.
     """
-    for name, source in population()[site].items():
+    for name, mutant in population()[site].items():
         case = CASES[name]
-        loaded = case.load(source)
+        loaded = case.load(mutant.source)
+        chosen = c_int.in_dll(loaded.library._entry, CHOSEN)
         for seed in seeds:
+            chosen.value = mutant.number
             try:
                 if fault := case.fault(loaded, seed):
                     return Kill(name, seed, "wrong result", fault)
@@ -51,4 +53,6 @@ def hunt(site: Site, seeds: Iterable[int] = SEEDS) -> Kill | None:
                 said = str(error)
                 kind = said.partition(" in the emulator")[0].rpartition(": ")[2]
                 return Kill(name, seed, kind, said)
+            finally:
+                chosen.value = 0
     return None

@@ -1,34 +1,56 @@
 """How a synchronisation is taken away or weakened: one table of patterns, for any kernel and header.
 
-What synchronises is known by its name: __syncthreads and __syncwarp, and any function that has one of VERBS
-among the words of its name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`).
+What is mutated is known by its name: __syncthreads and __syncwarp; any function that has one of VERBS among the
+words of its name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`); and NAMES.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from . import cpp
 from .cpp import Call
 
 VERBS = frozenset(
-    ("wait", "arrive", "fence", "commit", "sync", "init", "inval", "expect", "advance", "acquire", "release")
+    "wait arrive fence commit sync init inval expect advance acquire release pass begin_fill".split()
+)
+# What moves between roles, items and launches by no such verb.
+NAMES = frozenset(
+    "begin_fill st_shared ld_shared load_q load_k load_v clear_rows apply try_exponentiate gemm_qk scale finish "
+    "atomic_add atomic_add_ordered st_global".split()
 )
 CUDA = ("__syncthreads", "__syncwarp")
+# They have such a verb, and synchronise nothing.
+_OTHERWISE = re.compile(r"ptx::finish_before_wait\(|smem::advance\(")
 
-_ASKS = re.compile(r"(?:!|&&|\|\||\bif \(|\bwhile \(|\breturn|=)\s*$")  # before a call whose answer is used
+# It makes no difference to memory on which side of these something happens.
+_REGISTERS_ONLY = re.compile(
+    r"\b(?:pin|wgmma_fence)\(|^ *const (?:uint32_t|int) \w+ =(?!.*(?:shared|fill|wait)\w*\()"
+)
+_ASKS = re.compile(r"(?:[!+=(,]|&&|\|\||\breturn)\s*$")  # before a call whose answer is used
 
 
-class Edit(NamedTuple):
-    """A change of text[start:end]."""
+class Change(NamedTuple):
+    """A change of text[start:end].
 
-    what: str  # "wait_full: delete"
-    at: int  # where the code is that it is about
+    An `answer` and an `action` are expressions, the second without a value; a `statement` is whole lines, either
+    dropped or put in between; a `constant` is anything else.
+    """
+
+    kind: Literal["answer", "action", "statement", "constant"]
     start: int
     end: int
     by: str
+
+
+class Edit(NamedTuple):
+    """One mutation."""
+
+    what: str  # "wait_full: delete"
+    at: int  # where the code is that it is about
+    changes: tuple[Change, ...]
 
 
 def edits(text: str) -> Iterator[Edit]:
@@ -36,41 +58,57 @@ def edits(text: str) -> Iterator[Edit]:
     bare = cpp.without_comments(text)
     for call in cpp.calls(bare):
         words = set(call.name.split("_"))
-        if call.name in CUDA or (not call.name.startswith("__") and words & VERBS):
+        named = call.name in NAMES or (not call.name.startswith("__") and words & VERBS)
+        if call.name in CUDA or (named and not _OTHERWISE.match(call.code)):
             yield from _of_call(bare, call, words)
             yield from _moves(bare, call, words)
     for what, pattern, by in _OTHERS:
         for found in pattern.finditer(bare):
-            yield Edit(what, found.start(), *found.span(), found.expand(by))
+            kind = "constant" if what.startswith("one tile") else "answer"
+            yield Edit(what, found.start("x"), (Change(kind, *found.span("x"), found.expand(by)),))
 
 
-# Phases, stages and distances that no call expresses. Position{stage, parity}: where a side of a ring starts.
+# What no call expresses; `x` is replaced. Position{stage, parity}: where a side of a ring starts.
 _OTHERS = tuple(
     (what, re.compile(pattern), by)
     for what, pattern, by in (
-        ("never flip the phase", r"\b(\w*(?:parity|phase)\w*) \^= 1", r"\1 ^= 0"),
-        ("never wrap around", r"(?<!int )\bstage = 0\b", "stage = stage"),
-        ("never leave the stage", r"(?<!; )\+\+stage\b", "stage"),
-        ("start in the other phase", r"(Position<\w+> \w+\(\) \{ return \{\w+, )([01])\}", r"\1 1 - \2}"),
-        ("one tile more ahead", r"(\bk(?:Ahead|Slack|Lag)\w* = )([^;]+);", r"\1 (\2) + 1;"),
-        ("one tile less ahead", r"(\bk(?:Ahead|Slack|Lag)\w* = )([^;]+);", r"\1 (\2) - 1;"),
-        ("all threads, not one", r"\bif \((?:threadIdx\.x|lane_id\(\)|warp_id\(\)) == 0\)", "if (true)"),
+        ("never flip the phase", r"(?P<x>\b(\w*(?:parity|phase)\w*) \^= 1)", r"\2 ^= 0"),
+        ("never wrap around", r"(?<!int )(?P<x>\bstage = 0\b)", "stage = stage"),
+        ("never leave the stage", r"(?<!; )(?P<x>\+\+stage\b)", "stage"),
+        ("start in the other phase", r"\bPosition \w+\(\) \{ return \{\w+, (?P<x>[01])\}", r"1u - \g<x>"),
+        ("one tile more ahead", r"(?P<x>(\bk(?:Ahead|Slack|Lag)\w* = )([^;]+));", r"\2 (\3) + 1"),
+        ("one tile less ahead", r"(?P<x>(\bk(?:Ahead|Slack|Lag)\w* = )([^;]+));", r"\2 (\3) - 1"),
+        (
+            "all threads, not one",
+            r"\bif \((?P<x>(?:threadIdx\.x|lane_id\(\)|warp_id\(\)) == 0)\)",
+            "true",
+        ),
+        ("only the first CTA", r"\bmap_to_rank\([^;]*?(?P<x>lane_id\(\))\)", "0"),
+        ("not the other CTAs", r"lane_id\(\) < (?P<x>kCluster)\b", "1"),
+        ("sums of any size", r"\|= (?P<x>[^;]* > Policy::kGrowth);", "false"),
+        ("numbers of any size", r"\|= (?P<x>[^;]* > kLargeExponent);", "false"),
+        ("masked tiles too", r"&& (?P<x>!hides)\)", "true"),
+        ("O of the item before, too", r"\bissue_pv\((?P<x>[^)]*(?:!is_first|!= item[^)]*))\)", "true"),
+        ("sums of the item before, too", r"(?P<x>\bsoftmax = attn::Softmax<1>\([\w.]+\));", "softmax"),
+        ("without the last V", r"\bpending = (?P<x>true);", "false"),
     )
 )
 
 
 def _of_call(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
+    asked = _ASKS.search(text, max(0, call.start - 20), call.start)
+
     def edit(what: str, by: str) -> Edit:
-        return Edit(f"{call.name}: {what}", call.start, call.start, call.end, by)
+        change = Change("answer" if asked else "action", call.start, call.end, by)
+        return Edit(f"{call.name}: {what}", call.start, (change,))
 
     def with_arguments(*arguments: str) -> str:
         return f"{call.code[: call.code.index('(')]}({', '.join(arguments)})"
 
-    asked = _ASKS.search(text, max(0, call.start - 20), call.start)
     yield edit("delete", "true" if asked else "void()")
     if call.name == "__syncthreads":
         yield edit("only the warp", "__syncwarp()")
-    if "arrive" in words:
+    if words & {"arrive", "pass", "release"} and "registers" not in words:
         yield edit("twice", f"({call.code}, {call.code})")
     if "copies" in words:
         yield edit("not after the copies", f"fagen::ptx::mbarrier_arrive({call.arguments[0]})")
@@ -108,16 +146,24 @@ def _moves(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
     if led and not led.startswith("if "):
         return
     own = cpp.statement(lines, at)
-    if words & {"arrive", "commit"} and (before := cpp.statement_before(lines, at)):
-        what, first, second = "earlier", before, own
-    elif "wait" in words and (after := cpp.statement_after(lines, own[-1])):
-        what, first, second = "later", own, after
+
+    def start_of(line: int) -> int:
+        return sum(map(len, lines[:line]))
+
+    if words & {"arrive", "commit", "release"}:
+        what, other = "earlier", cpp.statement_before(lines, own)
+        while other and _REGISTERS_ONLY.search(lines[other.start]):
+            other = cpp.statement_before(lines, range(other.start, own.stop))
+        place = other and start_of(other.start)
+    elif "wait" in words:
+        what, other = "later", cpp.statement_after(lines, own)
+        while other and _REGISTERS_ONLY.search(lines[other.start]):
+            other = cpp.statement_after(lines, range(own.start, other.stop))
+        place = other and start_of(other.stop)
     else:
         return
-
-    def code_of(part: range) -> str:
-        return "".join(lines[part.start : part.stop])
-
-    start = sum(map(len, lines[: first.start]))
-    swapped = code_of(second) + code_of(range(first.stop, second.start)) + code_of(first)
-    yield Edit(f"{call.name}: {what}", call.start, start, start + len(swapped), swapped)
+    if place is None:
+        return
+    start, end = start_of(own.start), start_of(own.stop)
+    moved = (Change("statement", place, place, text[start:end]), Change("statement", start, end, ""))
+    yield Edit(f"{call.name}: {what}", call.start, moved)

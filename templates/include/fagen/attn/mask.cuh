@@ -34,14 +34,15 @@ struct Mask {
     return end(row0) < col1 || (kLeft != kUnbounded && begin(row1) > col0);
   }
 
-  // Sets hidden scores to -inf. The warp's rows start at query `row0`, the tile's columns at key `col0`.
-  template <int kM, int kN>
-  __device__ __forceinline__ void apply(float (&s)[kM][kN][4], int row0, int col0) const {
+  // Sets hidden scores to -inf. The warp's rows start at the tile's row `warp_row`, of which `query` says the
+  // query; the columns start at key `col0`.
+  template <int kM, int kN, typename QueryOf>
+  __device__ __forceinline__ void apply(float (&s)[kM][kN][4], int warp_row, QueryOf query, int col0) const {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        int row = row0 + 16 * m + 8 * r + lane_id() / 4;
+        int row = query(warp_row + 16 * m + 8 * r + lane_id() / 4);
         int first = col0 + lane_id() % 4 * 2;
         int before = begin(row) - first, after = end(row) - first;
 #pragma unroll

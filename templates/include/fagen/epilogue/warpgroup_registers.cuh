@@ -15,14 +15,15 @@ __device__ __forceinline__ void exchange(uint32_t& first, uint32_t& second, int 
   second = upper ? second : taken;
 }
 
-// `out` points at the warpgroup's first row in global memory, of which `rows` exist. The four lanes of a quad
+// `out` says where a row of the warpgroup starts in global memory; `rows` exist. The four lanes of a quad
 // hold 4 bytes each of a row's every 16: they transpose four such pieces, so that each lane stores 16 bytes.
-template <typename T, int kDim, int kN>
-__device__ __forceinline__ void store_out(const float (&o)[1][kN][4], T* out, int64_t stride, int rows) {
+template <typename T, int kDim, int kN, typename PointerOf>
+__device__ __forceinline__ void store_out(const float (&o)[1][kN][4], PointerOf out, int rows) {
   static_assert(kN % 4 == 0, "a quad stores 32 columns at once");
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = warp_id() % 4 * 16 + 8 * r + lane_id() / 4;
+    T* to = out(row);
 #pragma unroll
     for (int n = 0; n < kN; n += 4) {
       uint32_t word[4];
@@ -33,8 +34,7 @@ __device__ __forceinline__ void store_out(const float (&o)[1][kN][4], T* out, in
       exchange(word[0], word[2], 2);
       exchange(word[1], word[3], 2);
       const int col = 8 * (n + lane_id() % 4);
-      ptx::st_global_16(out + row * stride + col, uint4{word[0], word[1], word[2], word[3]},
-                        row < rows && col < kDim);
+      ptx::st_global_16(to + col, uint4{word[0], word[1], word[2], word[3]}, row < rows && col < kDim);
     }
   }
 }

@@ -14,9 +14,9 @@ namespace fagen::epilogue {
 
 // Every thread of the warpgroup; the copy may still be on its way afterwards. `barrier` is the warpgroup's
 // own.
-template <typename T, typename TileT>
+template <typename T, typename TileT, typename RowsT>
 __device__ __forceinline__ void store_out(const mma::WarpgroupAccumulator<TileT::kCols>& o, uint32_t smem,
-                                          const ptx::TensorMap& map, pipe::Rows at, uint32_t barrier) {
+                                          const ptx::TensorMap& map, RowsT at, uint32_t barrier) {
   const bool issues = threadIdx.x % 128 == 0;
   if (issues) ptx::bulk_wait_read<0>();  // the item before has left the tile
   ptx::named_barrier_sync(barrier, 128);

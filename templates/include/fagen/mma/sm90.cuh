@@ -5,6 +5,7 @@
 // An accumulator is float [1][N / 8][4], as mma/sm80.cuh's of one 16-row block: each warp has 16 of the rows.
 #pragma once
 
+#include "fagen/ptx/uniform.cuh"
 #include "fagen/ptx/wgmma.cuh"
 #include "fagen/smem/descriptor_sm90.cuh"
 #include "fagen/smem/tile.cuh"
@@ -43,8 +44,8 @@ __device__ __forceinline__ constexpr smem::Swizzle swizzle_of() {
 template <typename T, typename QTile, typename KTile>
 __device__ __forceinline__ void issue_qk(WarpgroupAccumulator<KTile::kRows>& s, uint32_t q_tile,
                                          uint32_t k_tile) {
-  const uint64_t q = smem::descriptor(q_tile, 0, 8 * QTile::kRowBytes, swizzle_of<QTile>());
-  const uint64_t k = smem::descriptor(k_tile, 0, 8 * KTile::kRowBytes, swizzle_of<KTile>());
+  const uint64_t q = smem::descriptor(ptx::fresh(q_tile), 0, 8 * QTile::kRowBytes, swizzle_of<QTile>());
+  const uint64_t k = smem::descriptor(ptx::fresh(k_tile), 0, 8 * KTile::kRowBytes, swizzle_of<KTile>());
 #pragma unroll
   for (int step = 0; step < KTile::kCols / 16; ++step) {
     constexpr int kPerPanel = KTile::kPanelCols / 16;
@@ -59,7 +60,8 @@ template <typename T, typename VTile>
 __device__ __forceinline__ void issue_pv(WarpgroupAccumulator<VTile::kCols>& o,
                                          const WarpgroupOperand<VTile::kRows>& p, uint32_t v_tile,
                                          bool accumulate) {
-  const uint64_t v = smem::descriptor(v_tile, VTile::kPanelBytes, 8 * VTile::kRowBytes, swizzle_of<VTile>());
+  const uint64_t v =
+      smem::descriptor(ptx::fresh(v_tile), VTile::kPanelBytes, 8 * VTile::kRowBytes, swizzle_of<VTile>());
 #pragma unroll
   for (int step = 0; step < VTile::kRows / 16; ++step)
     ptx::wgmma<T, T, ptx::Major::kMN>(registers(o), p[step], smem::advance(v, step * 16 * VTile::kRowBytes),

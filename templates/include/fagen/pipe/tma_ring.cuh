@@ -21,6 +21,9 @@ struct TmaRing {
   // The barriers take kBarrierBytes at `smem`.
   __device__ __forceinline__ explicit TmaRing(uint32_t smem) : full(smem), empty(smem + 8 * kStages) {}
 
+  __device__ static At first_fill() { return At::first_fill(); }
+  __device__ static At first_read() { return At::first_read(); }
+
   // One thread; others may use the ring after a fence_mbarrier_init and a barrier.
   __device__ __forceinline__ void init() const {
 #pragma unroll

@@ -8,37 +8,73 @@ namespace fagen::pipe {
 // Coordinates of a tile's first row, behind the column: what they mean is the tensor map's affair.
 struct Rows {
   int32_t row, second, third;
+
+  __device__ __forceinline__ Rows below(int32_t rows) const { return {row + rows, second, third}; }
+
+  // Calls `order` with all coordinates of the box whose first column is `col`.
+  template <typename Order>
+  __device__ __forceinline__ void box(int32_t col, Order order) const {
+    order(col, row, second, third);
+  }
 };
 
-template <typename TileT>
+// The same for packed sequences: `left` rows of the sequence from here on, and where it ends among all
+// tokens. sched/packed.cuh says how the map turns them into addresses.
+struct PackedRows {
+  static constexpr int32_t kFar = 1 << 30;
+  int32_t left, end, head;
+
+  __device__ __forceinline__ PackedRows below(int32_t rows) const { return {left - rows, end, head}; }
+
+  template <typename Order>
+  __device__ __forceinline__ void box(int32_t col, Order order) const {
+    order(col, kFar - left, end, kFar, head);
+  }
+};
+
+// The same where rows are all heads of a group, for query after query.
+struct GroupedRows {
+  int32_t query, group, batch;
+
+  template <typename Order>
+  __device__ __forceinline__ void box(int32_t col, Order order) const {
+    order(col, 0, query, group, batch);
+  }
+};
+
+template <typename TileT, typename RowsT>
 __device__ __forceinline__ void load_tile(uint32_t smem, const ptx::TensorMap& map, uint32_t barrier,
-                                          Rows at) {
+                                          RowsT at) {
 #pragma unroll
   for (int col = 0; col < TileT::kCols; col += TileT::kPanelCols)
-    ptx::tma_load(smem + col / TileT::kPanelCols * TileT::kPanelBytes, map, barrier, col, at.row, at.second,
-                  at.third);
+    at.box(col, [&](auto... coordinates) {
+      ptx::tma_load(smem + col / TileT::kPanelCols * TileT::kPanelBytes, map, barrier, coordinates...);
+    });
 }
 
 // This CTA's share of the rows, to every CTA of the cluster: together they load the tile once.
-template <typename TileT, int kCluster>
+template <typename TileT, int kCluster, typename RowsT>
 __device__ __forceinline__ void load_tile_shared(uint32_t smem, const ptx::TensorMap& map, uint32_t barrier,
-                                                 int32_t rank, Rows at) {
+                                                 int32_t rank, RowsT at) {
   constexpr int kShare = TileT::kRows / kCluster;
   static_assert(kShare % 8 == 0, "a swizzle's pattern is 8 rows");
 #pragma unroll
   for (int col = 0; col < TileT::kCols; col += TileT::kPanelCols)
-    ptx::tma_load_multicast(
-        smem + col / TileT::kPanelCols * TileT::kPanelBytes + rank * kShare * TileT::kRowBytes, map, barrier,
-        (1u << kCluster) - 1, col, at.row + rank * kShare, at.second, at.third);
+    at.below(rank * kShare).box(col, [&](auto... coordinates) {
+      ptx::tma_load_multicast(
+          smem + col / TileT::kPanelCols * TileT::kPanelBytes + rank * kShare * TileT::kRowBytes, map,
+          barrier, (1u << kCluster) - 1, coordinates...);
+    });
 }
 
 // Belongs to the thread's next bulk group.
-template <typename TileT>
-__device__ __forceinline__ void store_tile(const ptx::TensorMap& map, uint32_t smem, Rows at) {
+template <typename TileT, typename RowsT>
+__device__ __forceinline__ void store_tile(const ptx::TensorMap& map, uint32_t smem, RowsT at) {
 #pragma unroll
   for (int col = 0; col < TileT::kCols; col += TileT::kPanelCols)
-    ptx::tma_store(map, smem + col / TileT::kPanelCols * TileT::kPanelBytes, col, at.row, at.second,
-                   at.third);
+    at.box(col, [&](auto... coordinates) {
+      ptx::tma_store(map, smem + col / TileT::kPanelCols * TileT::kPanelBytes, coordinates...);
+    });
 }
 
 }  // namespace fagen::pipe

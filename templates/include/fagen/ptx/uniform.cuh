@@ -1,4 +1,4 @@
-// Warp-uniform values (PTX ISA, "redux.sync"; sm_80).
+// What the compiler may know of a value (PTX ISA, "redux.sync"; sm_80).
 #pragma once
 
 #include "fagen/base/types.cuh"
@@ -15,6 +15,13 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   uint32_t y;
   asm("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));
   return y;
+}
+
+// `x` as it is, but new to the compiler: what follows from it is then computed where it is used, and not kept
+// in registers from before the loop on.
+__device__ __forceinline__ uint32_t fresh(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 }  // namespace fagen::ptx

@@ -4,10 +4,11 @@
 
 #include "fagen/base/types.cuh"
 #include "fagen/pipe/tma_tile.cuh"
+#include "fagen/sched/one_head.cuh"
 
 namespace fagen::sched {
 
-struct Batched {
+struct Batched : OneHead {
   int batch, seqlen_q, seqlen_k;
 
   __device__ __forceinline__ Batched() {}
@@ -17,8 +18,8 @@ struct Batched {
       : batch(batch), seqlen_q(p.seqlen_q), seqlen_k(p.seqlen_k) {}
 
   // Where row `row` of a head is in the tensor maps of Q and O, and of K and V.
-  __device__ __forceinline__ pipe::Rows q_rows(int head, int row) const { return {row, head, batch}; }
-  __device__ __forceinline__ pipe::Rows kv_rows(int head, int row) const { return {row, head, batch}; }
+  __device__ __forceinline__ QRows q_rows(int head, int row) const { return {row, head, batch}; }
+  __device__ __forceinline__ KvRows kv_rows(int head, int row) const { return {row, head, batch}; }
 
   // A head's first row in the LSE, [batch, heads_q, seqlen_q].
   template <typename Params>

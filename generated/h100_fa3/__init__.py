@@ -1,0 +1,12 @@
+"""h100_fa3: printed by fagen from its spec; change the spec, not this file."""
+
+from fagen import load
+
+SPEC = {'name': 'h100_fa3',
+ 'family': 'v3',
+ 'arch': 'sm_90a',
+ 'device': 'h100',
+ 'problem': {'dtype': 'bf16', 'head_dim': 128, 'mask': 'causal'},
+ 'schedule': {'tile': {'q': 128, 'kv': 128}}}
+
+attention = load(SPEC)
