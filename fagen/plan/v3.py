@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from fagen.errors import PlanError
 from fagen.hw.arch import Arch
 from fagen.plan import symbols, v3_engines
 from fagen.plan.family import Family, choices, polynomial, rescale, stacked
@@ -35,7 +36,7 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
     cluster = schedule.cluster or 1
     lazy, growth = rescale(schedule, RESCALE[spec.problem.dtype])
     for warpgroups, kv, stages, q_stages, own_o in product(
-        _warpgroups(schedule),
+        _warpgroups(spec, arch),
         choices(schedule.tile.kv, TILE_KV),
         choices(schedule.stages.kv, STAGES),
         choices(schedule.stages.q, Q_STAGES),
@@ -65,15 +66,38 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
         )
 
 
-def _warpgroups(schedule: Schedule) -> list[int]:
-    math = schedule.roles.math
-    return [
+def _warpgroups(spec: Spec, arch: Arch) -> list[int]:
+    """How many math warpgroups there may be. Raises PlanError where setmaxnreg could not share out registers."""
+    schedule, math = spec.schedule, spec.schedule.roles.math
+    fitting = [
         count
         for count in WARPGROUPS
         if schedule.tile.q in (None, WARPGROUP_ROWS * count)
         and math.warps in (None, 4 * count)
         and not (math.pingpong and count == 1)
     ]
+    started = {count: _start_registers(arch, count) for count in fitting}
+    for key, given, is_right in (
+        ("load", schedule.roles.load.registers, lambda given, start: given <= start),
+        ("math", math.registers, lambda given, start: given >= start),
+    ):
+        possible = [count for count in fitting if given is None or is_right(given, started[count])]
+        if fitting and not possible:
+            allowed = " or ".join(
+                f"{'up to' if key == 'load' else 'from'} {start} with {count}"
+                for count, start in started.items()
+            )
+            raise PlanError(
+                f"{spec.name}: schedule.roles.{key}.registers is {given}; allowed: {allowed} math warpgroups "
+                "(load warps give up registers that a thread starts with, math warps take them)"
+            )
+        fitting = possible
+    return fitting
+
+
+def _start_registers(arch: Arch, warpgroups: int) -> int:
+    """What a thread of such a CTA starts with, before setmaxnreg."""
+    return min(MAX_MATH_REGISTERS, register_file(arch, warpgroups) // (LOAD_THREADS + 128 * warpgroups))
 
 
 def _math_registers(arch: Arch, warpgroups: int, load_registers: int) -> int:

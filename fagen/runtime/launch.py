@@ -34,7 +34,8 @@ class Launcher:
         self._kernel = kernel
         at = params.offsets(arguments.params)
         numbers = arguments.numbers | dict.fromkeys(ADDRESSES, 0)
-        maps = {f"{name}_map": encode(own, _ANYWHERE) for name, own in arguments.maps.items()}
+        with current_device(kernel.device):  # the driver wants one, though it touches no device
+            maps = {f"{name}_map": encode(own, _ANYWHERE) for name, own in arguments.maps.items()}
         packed = params.pack(arguments.params, numbers | maps)
         self._room = ctypes.create_string_buffer(len(packed) + MAP_ALIGNMENT)
         block = ctypes.addressof(self._room)

@@ -137,9 +137,9 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     // The next item, once its Q is there; false if there is none.
     auto next_item = [&](sched::Item<Cfg>& item) {
       stream.q.wait_full(q_at);
-      const uint32_t pair = ptx::uniform(ptx::ld_shared(stream.item(q_at)));
-      const uint32_t q_tile = ptx::uniform(ptx::ld_shared(stream.item(q_at) + 4));
-      __syncwarp();  // all lanes have it before one releases the stage
+      const bool reads = lane_id() == 0;  // the lane that releases the stage
+      const uint32_t pair = ptx::broadcast(reads ? ptx::ld_shared(stream.item(q_at)) : 0);
+      const uint32_t q_tile = ptx::broadcast(reads ? ptx::ld_shared(stream.item(q_at) + 4) : 0);
       if (pair == sched::kNoPair) return false;
       item = sched::Item<Cfg>(p, sched::Work::of(p, pair, q_tile), rank);
       return true;

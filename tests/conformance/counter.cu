@@ -1,5 +1,5 @@
-// CTAs take numbers from a counter until there are none left; the last one to end adds up what all have written
-// and sets the counters back.
+// CTAs take numbers from a counter until there are none left; the last one to end adds up what all have
+// written and sets the counters back.
 #include "fagen/ptx/atomic.cuh"
 #include "fagen/ptx/global.cuh"
 

@@ -156,7 +156,7 @@ def test_sides_of_a_box_may_be_256(machine: Machine):
 
 @dataclass
 class Packed:
-    """Sequences one behind the other, [tokens, heads, 64] of bf16, and their ragged map (fagen/plan/maps.py)."""
+    """Sequences one behind the other, [tokens, heads, 64] of bf16, and their map (fagen/plan/maps.py)."""
 
     lengths: tuple[int, ...]
     heads: int

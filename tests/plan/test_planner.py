@@ -146,3 +146,17 @@ def test_unknown_arch_and_foreign_device_are_refused(v2_spec):
         plan(v2_spec(), "sm_70")
     with pytest.raises(PlanError, match="device is 'h100', which is sm_90a; allowed: a100"):
         plan(v2_spec("sm_80", device="h100"))
+
+
+@pytest.mark.parametrize(
+    ("role", "registers", "said"),
+    [
+        ("math", 160, r"registers is 160; allowed: from 168 with 2 math warpgroups"),
+        ("load", 176, r"registers is 176; allowed: up to 168 with 2 math warpgroups"),
+    ],
+)
+def test_setmaxnreg_only_moves_registers_from_load_to_math_warps(v3_spec, role, registers, said):
+    roles = {"math": {"warps": 8}} | {role: {"registers": registers}}
+    roles["math"]["warps"] = 8
+    with pytest.raises(PlanError, match=rf"schedule\.roles\.{role}\.{said}"):
+        plan(v3_spec({"tile": {"q": 128, "kv": 64}, "roles": roles}))

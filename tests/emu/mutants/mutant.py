@@ -81,7 +81,7 @@ def changed(text: str, changes: Iterable[tuple[int, Change]]) -> str:
             void = "" if kind == "answer" else "void"
             before[start].append((start - end, f"({chosen} ? {void}({by}) : {void}("))
             after[end].append("))")
-    # Ends come before beginnings; statements before what is in them, and the outer expression before the inner.
+    # Ends come before beginnings; statements before what is in them, outer expressions before inner ones.
     pieces, at = [], 0
     for place in sorted({0, len(text), *before, *after, *(i for span in dropped for i in span)}):
         if not any(start <= at < end for start, end in dropped):

@@ -1,7 +1,7 @@
 """How a synchronisation is taken away or weakened: one table of patterns, for any kernel and header.
 
-What is mutated is known by its name: __syncthreads and __syncwarp; any function that has one of VERBS among the
-words of its name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`); and NAMES.
+What is mutated is known by its name: __syncthreads and __syncwarp; any function that has one of VERBS among
+the words of its name (`ptx::mbarrier_arrive`, `ring.wait_full`, `read.advance`); and NAMES.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from . import cpp
 from .cpp import Call
 
 VERBS = frozenset(
-    "wait arrive fence commit sync init inval expect advance acquire release pass begin_fill".split()
+    ("wait", "arrive", "fence", "commit", "sync", "init", "inval", "expect", "advance", "acquire", "release")
 )
-# What moves between roles, items and launches by no such verb.
+# What else moves between roles, items and launches, and what decides how a tile is computed.
 NAMES = frozenset(
-    "begin_fill st_shared ld_shared load_q load_k load_v clear_rows apply try_exponentiate gemm_qk scale finish "
-    "atomic_add atomic_add_ordered st_global".split()
+    (
+        *("begin_fill", "pass", "pass_last", "st_shared", "ld_shared", "load_q", "load_k", "load_v"),
+        *("atomic_add", "atomic_add_ordered", "st_global", "finish", "clear_rows"),
+        *("apply", "try_exponentiate", "gemm_qk", "scale"),
+    )
 )
 CUDA = ("__syncthreads", "__syncwarp")
 # They have such a verb, and synchronise nothing.
@@ -35,8 +38,8 @@ _ASKS = re.compile(r"(?:[!+=(,]|&&|\|\||\breturn)\s*$")  # before a call whose a
 class Change(NamedTuple):
     """A change of text[start:end].
 
-    An `answer` and an `action` are expressions, the second without a value; a `statement` is whole lines, either
-    dropped or put in between; a `constant` is anything else.
+    An `answer` and an `action` are expressions, the second without a value; a `statement` is whole lines,
+    either dropped or put in between; a `constant` is anything else.
     """
 
     kind: Literal["answer", "action", "statement", "constant"]
@@ -154,12 +157,12 @@ def _moves(text: str, call: Call, words: set[str]) -> Iterator[Edit]:
         what, other = "earlier", cpp.statement_before(lines, own)
         while other and _REGISTERS_ONLY.search(lines[other.start]):
             other = cpp.statement_before(lines, range(other.start, own.stop))
-        place = other and start_of(other.start)
+        place = start_of(other.start) if other else None
     elif "wait" in words:
         what, other = "later", cpp.statement_after(lines, own)
         while other and _REGISTERS_ONLY.search(lines[other.start]):
             other = cpp.statement_after(lines, range(own.start, other.stop))
-        place = other and start_of(other.stop)
+        place = start_of(other.stop) if other else None
     else:
         return
     if place is None:

@@ -99,7 +99,8 @@ def test_a_call_that_is_asked_for_something_answers():
         ),
         (
             "  {\n    f.wait();\n    mma::pin(s);\n    const int x = y;\n    use(s);\n  }\n",
-            "  {\n!    f.wait();\n    mma::pin(s);\n    const int x = y;\n    use(s);\n@    f.wait();\n}\n  }\n",
+            "  {\n!    f.wait();\n    mma::pin(s);\n    const int x = y;\n    use(s);\n"
+            "@    f.wait();\n}\n  }\n",
         ),
     ],
 )

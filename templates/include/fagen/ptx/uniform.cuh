@@ -17,6 +17,9 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x) {
   return y;
 }
 
+// `x` of lane 0 to all lanes, as `uniform`; the others come with 0.
+__device__ __forceinline__ uint32_t broadcast(uint32_t x) { return uniform(x); }
+
 // `x` as it is, but new to the compiler: what follows from it is then computed where it is used, and not kept
 // in registers from before the loop on.
 __device__ __forceinline__ uint32_t fresh(uint32_t x) {
