@@ -11,7 +11,7 @@ from fagen.plan import symbols, v3_engines
 from fagen.plan.family import Family, choices, polynomial, rescale, stacked
 from fagen.plan.ir import Barrier, Buffer, Tiling
 from fagen.plan.v3_budget import BUDGET, LOAD_THREADS, register_file
-from fagen.spec.model import Growth, Schedule, Spec
+from fagen.spec.model import Growth, Spec
 
 COLUMNS = (64, 96, 128, 192, 256)  # panels of 64 or 32; what a head lacks of them TMA fills with zeros
 WARPGROUP_ROWS = 64

@@ -30,9 +30,10 @@ _OTHERWISE = re.compile(r"ptx::finish_before_wait\(|smem::advance\(")
 
 # It makes no difference to memory on which side of these something happens.
 _REGISTERS_ONLY = re.compile(
-    r"\b(?:pin|wgmma_fence)\(|^ *const (?:uint32_t|int) \w+ =(?!.*(?:shared|fill|wait)\w*\()"
+    r"\b(?:pin|wgmma_fence)\(|"
+    r"^ *const (?:uint32_t|int|bool) \w+ =(?!.*(?:shared|fill|wait|softmax)\w*\()"
 )
-_ASKS = re.compile(r"(?:[!+=(,]|&&|\|\||\breturn)\s*$")  # before a call whose answer is used
+_ASKS = re.compile(r"(?:[!+=(,?:]|&&|\|\||\breturn)\s*$")  # before a call whose answer is used
 
 
 class Change(NamedTuple):
