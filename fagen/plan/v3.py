@@ -67,7 +67,7 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
 
 
 def _warpgroups(spec: Spec, arch: Arch) -> list[int]:
-    """How many math warpgroups there may be. Raises PlanError where setmaxnreg could not share out registers."""
+    """How many math warpgroups there may be. Raises PlanError where setmaxnreg could not move registers."""
     schedule, math = spec.schedule, spec.schedule.roles.math
     fitting = [
         count

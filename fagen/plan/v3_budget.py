@@ -30,8 +30,8 @@ from fagen.plan.symbols import (
 # ptxas (NVRTC 13.5) builds without spills from what it does not, tests/plan/test_v3.py.
 ROWS_AND_ADDRESSES = 26
 
-# What ptxas wants beside the accumulator of a wgmma, within what a thread has before setmaxnreg; else it refuses
-# the kernel.
+# What ptxas wants beside the accumulator of a wgmma, within what a thread has before setmaxnreg. With less it
+# refuses the kernel.
 WGMMA_REGISTERS = 30
 
 REGISTERS = "registers per math thread"
