@@ -13,10 +13,12 @@ inline constexpr uint32_t kNamedBarriers = 16;
 inline void complete_if_done(Thread& thread, Barrier& barrier, const char* name) {
   if (barrier.arrived.empty() || barrier.arrived.size() < barrier.expected) return;
 
-  // Barriers count warps: a warp of which only a part has come is a kernel that diverged.
+  // Barriers count warps: a warp of which only a part has come is a kernel that diverged. Only the cluster's
+  // does without threads that have exited.
+  bool is_clusters = &barrier == &thread.cta->cluster->barrier;
   for (const Thread* one : barrier.arrived)
     for (const Thread* lane : one->warp->threads)
-      if (!lane->exited && (one->lane == 0 || one == barrier.arrived.back()))
+      if (!(is_clusters && lane->exited) && (one->lane == 0 || one == barrier.arrived.back()))
         if (std::find(barrier.arrived.begin(), barrier.arrived.end(), lane) == barrier.arrived.end())
           fail(Kind::divergence, thread,
                message("%s is complete without %s, whose warp came", name, name_of(*lane).c_str()));
