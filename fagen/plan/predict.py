@@ -12,7 +12,8 @@ from fagen.plan.engines import HBM
 from fagen.plan.formulas import formula
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Scalars, Shape, launch, queries_per_tile
-from fagen.plan.timeline import LINEAR, Timeline, item_cycles, kernel, start_cycles, timeline
+from fagen.plan.timeline import LINEAR, Timeline, item_cycles, start_cycles, timeline
+from fagen.plan.timeline_kernel import kernel
 
 LAUNCH_SECONDS = 4e-6  # from one v3 kernel to the next
 COUNTED = 50_000  # work items that are handed out one by one; more than that even out

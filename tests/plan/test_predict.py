@@ -11,7 +11,8 @@ from fagen.plan.engines import HBM, TENSOR
 from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
 from fagen.plan.predict import LAUNCH_SECONDS, _q_tiles, forward_flops, predict, typical_timeline
-from fagen.plan.timeline import Costs, item_cycles, kernel, start_cycles
+from fagen.plan.timeline import item_cycles, start_cycles
+from fagen.plan.timeline_kernel import Costs, kernel
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 

@@ -16,13 +16,11 @@ from fagen.plan.timeline import (
     LINEAR,
     LOAD,
     STALL,
-    Costs,
-    Kernel,
     item_cycles,
-    kernel,
     start_cycles,
     timeline,
 )
+from fagen.plan.timeline_kernel import Costs, Kernel, kernel
 from fagen.spec.model import Spec
 
 FREE = Costs(clock=1, gemm_gap=0, handoff=0, load_latency=0, item=0, mufu_share=1)

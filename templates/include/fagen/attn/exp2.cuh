@@ -18,7 +18,8 @@ __device__ __forceinline__ float polynomial_exp2(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, y) + exponent);
 }
 
-// Whether score number `index` of a row is among the share `kShare` that goes to the FMA pipe, evenly spread.
+// Whether score number `index` of a row is among the share, kPolynomial, that goes to the FMA pipe, evenly
+// spread.
 template <typename Policy>
 __device__ __forceinline__ constexpr bool is_polynomial(int index) {
   return static_cast<int>((index + 1) * Policy::kPolynomial) > static_cast<int>(index * Policy::kPolynomial);

@@ -106,16 +106,7 @@ struct Softmax {
         large |= fabsf(shift[m][r]) > kLargeExponent;
       }
     if (__any_sync(kWarp, large)) subtract_reference(s, shift);
-#pragma unroll
-    for (int m = 0; m < kM; ++m)
-#pragma unroll
-      for (int n = 0; n < kN; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float x = fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]);
-          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
-          sum[m][i / 2] += s[m][n][i];
-        }
+    exponentials<Policy>(s, shift, sum);
   }
 
   // The same, with the references as they are, which saves finding the maxima: P then exceeds 1 where scores
@@ -124,23 +115,17 @@ struct Softmax {
   // must then come back with the scores and move the references.
   template <typename Policy, int kN>
   __device__ __forceinline__ bool try_exponentiate(float (&s)[kM][kN][4]) {
-    float part[kM][2];
+    float shift[kM][2], part[kM][2];
     bool fails = false;
 #pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) shift[m][r] = reference[m][r] * scale_log2, part[m][r] = 0.0f;
+    exponentials<Policy>(s, shift, part);
+#pragma unroll
     for (int m = 0; m < kM; ++m) {
-      float shift[2];
-#pragma unroll
-      for (int r = 0; r < 2; ++r) shift[r] = reference[m][r] * scale_log2, part[m][r] = 0.0f;
-#pragma unroll
-      for (int n = 0; n < kN; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float x = fmaf(s[m][n][i], scale_log2, -shift[i / 2]);
-          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
-          part[m][i / 2] += s[m][n][i];
-        }
       fails |= fmaxf(part[m][0], part[m][1]) > Policy::kGrowth;
-      fails |= fmaxf(fabsf(shift[0]), fabsf(shift[1])) > kLargeExponent;
+      fails |= fmaxf(fabsf(shift[m][0]), fabsf(shift[m][1])) > kLargeExponent;
     }
     if (__any_sync(kWarp, fails)) return false;
 #pragma unroll
@@ -148,6 +133,22 @@ struct Softmax {
 #pragma unroll
       for (int r = 0; r < 2; ++r) sum[m][r] += part[m][r];
     return true;
+  }
+
+  // P of every score for these shifts, in place, added to the rows' sums.
+  template <typename Policy, int kN>
+  __device__ __forceinline__ void exponentials(float (&s)[kM][kN][4], const float (&shift)[kM][2],
+                                               float (&sums)[kM][2]) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int n = 0; n < kN; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float x = fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]);
+          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
+          sums[m][i / 2] += s[m][n][i];
+        }
   }
 
   // For huge scores: s - reference exactly, before scaling, and nothing left to shift by.

@@ -1,0 +1,95 @@
+"""What a timeline of the v3 kernel depends on: its schedule, the SM's rates, and the fitted costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fagen.errors import PlanError
+from fagen.hw.dtypes import DTYPES
+from fagen.plan.ir import Plan
+
+ROWS = 64  # rows of Q that a warpgroup owns
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What no data sheet says, fitted to 89 runs of this kernel on an H200.
+
+    d = 64, 96, 128, 256, 16k tokens, S = 1024 to 16384, full and causal, tiles of 128 and 192 queries: rms 6%
+    off, at most 15% (tests/plan/test_predict.py). `load_latency` is set, the others are fitted.
+    """
+
+    clock: float = 0.927  # share of the device's clock that is left at the power that tensor cores draw
+    gemm_gap: float = 80  # cycles that the tensor core loses at each product, to start and to drain
+    handoff: float = 20  # cycles from an event (a barrier, a product, a shuffle) to the waiter's next step
+    load_latency: float = 1000  # cycles from L2's last byte of a TMA load to its use; a CTA starts as late
+    item: float = 3660  # cycles of a math role between two work items: sums, LSE, the next item's place
+    mufu_share: float = 0.69  # of MUFU's rate that exponentials reach, among a warpgroup's other instructions
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What the run depends on: the kernel's schedule, and rates per SM and clock."""
+
+    warpgroups: int
+    kv: int  # rows of a K or V tile
+    dim: int
+    dim_v: int
+    element_bytes: int
+    stages: int
+    q_stages: int
+    pingpong: bool
+    overlap: bool
+    rescale: bool  # O, where the maxima are found
+    growth: bool  # no maxima but at the first tile and where the mask cuts
+    polynomial: float  # share of exp2 off the MUFU
+    cluster: int
+    persistent: bool
+    masked_sides: int  # of a work item's K/V tiles: 1 for causal, 2 for a window
+    tensor_flops: float
+    mufu: float  # ex2
+    lanes: float  # fp32 lanes, also what the schedulers issue
+    l2_bytes: float
+    clock_hz: float
+    costs: Costs
+
+    def masked(self, warpgroup: int) -> int:
+        """K/V tiles of a work item that the mask hides from any of the warpgroup's rows, about."""
+        rows = (self.warpgroups - warpgroup) * ROWS  # to the end of the Q tile
+        return self.masked_sides * -(-rows // self.kv)
+
+    def finds_maxima(self, warpgroup: int, tile: int) -> bool:
+        """Whether the softmax of a work item's tile `tile` does."""
+        return not self.growth or tile < max(1, self.masked(warpgroup))
+
+
+def kernel(plan: Plan) -> Kernel:
+    """The kernel of a v3 plan. Raises PlanError for another family."""
+    spec, tiling, device = plan.spec, plan.tiling, plan.device
+    costs = Costs()
+    clock_hz = device.clock_hz * costs.clock
+    if spec.family != "v3":
+        raise PlanError(f"{spec.name}: family is {spec.family!r}; allowed with a timeline: 'v3'")
+    return Kernel(
+        warpgroups=tiling.q // ROWS,
+        kv=tiling.kv,
+        dim=plan.dim,
+        dim_v=plan.dim_v,
+        element_bytes=DTYPES[spec.problem.dtype].bytes,
+        stages=tiling.stages,
+        q_stages=tiling.q_stages,
+        pingpong=tiling.pingpong,
+        overlap=tiling.overlap,
+        rescale=tiling.lazy_rescale is None,
+        growth=tiling.growth is not None,
+        polynomial=tiling.polynomial,
+        cluster=tiling.cluster,
+        persistent=tiling.scheduler.startswith("persistent"),
+        masked_sides=sum(side is not None for side in spec.problem.window),
+        tensor_flops=plan.arch.tensor_flops,
+        mufu=plan.arch.mufu_per_clk,
+        lanes=plan.arch.fma_per_clk,
+        l2_bytes=device.l2_bytes_per_s / (device.sms * clock_hz),
+        clock_hz=clock_hz,
+        costs=costs,
+    )
