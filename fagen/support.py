@@ -20,7 +20,7 @@ from fagen.errors import EmitError, PlanError, SpecError
 from fagen.hw.arch import ARCHES
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
-from fagen.plan.planner import plan
+from fagen.plan.planner import plans
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 
@@ -64,7 +64,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("no keys", shape=Shape(2, 100, 0, 4, 4)),
     Feature("BHSD layout", {"layout": "bhsd"}),
     Feature("packed sequences (THD, varlen)", {"layout": "thd"}),
-    Feature("backward", {"passes": ["forward", "backward"]}),
+    Feature("soft cap", {"softcap": 30.0}),
+    Feature("dropout", {"dropout": True}),
+    Feature("deterministic gradients", {"deterministic": True}),
 )
 
 
@@ -90,18 +92,18 @@ def matrix() -> list[Cell]:
     ]
 
 
-def plan_of(family: str, feature: Feature, arch: str) -> Plan:
-    """The plan of a spec that asks for `feature` and leaves the schedule to the planner.
+def plans_of(family: str, feature: Feature, arch: str) -> tuple[Plan, ...]:
+    """The plans of both passes of a spec that asks for `feature` and leaves the schedule to the planner.
 
     Features that differ in the call only share it. Raises SpecError or PlanError where it is refused.
     """
-    return _plan(family, json.dumps({"dtype": "bf16", "head_dim": 128, **feature.problem}), arch)
+    return _plans(family, json.dumps({"dtype": "bf16", "head_dim": 128, **feature.problem}), arch)
 
 
 @cache
-def _plan(family: str, problem: str, arch: str) -> Plan:
+def _plans(family: str, problem: str, arch: str) -> tuple[Plan, ...]:
     name = f"support_{family}_{arch}_{sha256(problem.encode()).hexdigest()[:8]}"
-    return plan(load_spec({"name": name, "family": family, "arch": arch, "problem": json.loads(problem)}))
+    return plans(load_spec({"name": name, "family": family, "arch": arch, "problem": json.loads(problem)}))
 
 
 def read_results(path: Path = RESULTS) -> dict[str, dict[str, Any]]:
@@ -149,7 +151,7 @@ def embedded(page: str, table: str) -> str:
 
 def _cell(family: str, feature: Feature, arch: str, results: Mapping[str, Any]) -> Cell:
     try:
-        plan_of(family, feature, arch)
+        plans_of(family, feature, arch)
     except SpecError as error:
         return Cell(
             family, feature, arch, "refused", "; ".join(f"`{i.key}` {i.message}" for i in error.issues)
@@ -167,7 +169,7 @@ def _family(cells: list[Cell]) -> Iterator[str]:
     family = cells[0].family
     arches = [arch.name for arch in ARCHES.values() if family in arch.families]
     reasons: dict[str, int] = {}
-    yield f"| {family} forward | {' | '.join(arches)} |"
+    yield f"| {family}, both passes | {' | '.join(arches)} |"
     yield "|---" * (1 + len(arches)) + "|"
     for feature in FEATURES:
         row = [cell for cell in cells if cell.feature is feature and cell.arch in arches]

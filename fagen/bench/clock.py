@@ -50,13 +50,15 @@ class CudaClock:
         time.sleep(seconds)
 
 
-def interleaved(calls: Sequence[Callable[[], object]], clock: Clock) -> list[tuple[float, ...]]:
-    """ROUNDS times of each call: of two runs in a row, the one with the lower median.
+def interleaved(
+    calls: Sequence[Callable[[], object]], clock: Clock, rounds: int = ROUNDS
+) -> list[tuple[float, ...]]:
+    """`rounds` times of each call: of two runs in a row, the one with the lower median.
 
     The calls take turns from the first to the last and back, A A A ... B B B ... B B B ... A A A ..., each
-    after a rest of REST seconds and WARM_UP calls that are not counted. Where power limits the clock, whoever
-    runs later without a rest in between runs slower, by up to a tenth; and what the GPU does beside, it does
-    not do to one call twice.
+    after a rest of REST seconds and WARM_UP calls, if not more than `rounds`, that are not counted. Where
+    power limits the clock, whoever runs later without a rest in between runs slower, by up to a tenth; and
+    what the GPU does beside, it does not do to one call twice.
 
     L2 is not flushed: a call finds there what the one before has left. Nothing waits within a run, so that
     the device always has the next call at hand and the host's time does not count.
@@ -65,15 +67,15 @@ def interleaved(calls: Sequence[Callable[[], object]], clock: Clock) -> list[tup
     there = range(len(calls))
     for i in (*there, *reversed(there)):
         clock.rest(REST)
-        runs[i].append(_run(calls[i], clock))
+        runs[i].append(_run(calls[i], clock, rounds))
     return [min(both, key=median) for both in runs]
 
 
-def _run(call: Callable[[], object], clock: Clock) -> tuple[float, ...]:
-    for _ in range(WARM_UP):
+def _run(call: Callable[[], object], clock: Clock, rounds: int) -> tuple[float, ...]:
+    for _ in range(min(WARM_UP, rounds)):
         call()
-    rounds = [_marks(call, clock) for _ in range(ROUNDS)]
-    return tuple(clock.seconds(*marks) for marks in rounds)
+    marks = [_marks(call, clock) for _ in range(rounds)]
+    return tuple(clock.seconds(*pair) for pair in marks)
 
 
 def _marks(call: Callable[[], object], clock: Clock) -> tuple[Any, Any]:

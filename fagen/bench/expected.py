@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from fagen.errors import ArgumentError
 from fagen.ops import reference
 from fagen.ops.checks import torch_dtype
 from fagen.ops.layout import BATCH_ROW_HEAD
+from fagen.ops.reference_gradients import Gradients, gradients, plain_gradients
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
 
@@ -27,6 +28,22 @@ class Expected:
     out: Tensor
     lse: Tensor
     allowed: float
+
+
+@dataclass(frozen=True)
+class ExpectedGradients:
+    """fp64 gradients, and the largest absolute error that each may have."""
+
+    exact: Gradients
+    allowed: tuple[float, ...]
+
+    def errors(self, found: Iterable[Tensor]) -> tuple[float, ...]:
+        """The largest absolute error of each."""
+        return tuple(largest_difference(x, exact) for x, exact in zip(found, self.exact, strict=True))
+
+    def has(self, found: Iterable[Tensor]) -> bool:
+        """Whether all errors are within what is allowed; NaN is not."""
+        return all(error <= most for error, most in zip(self.errors(found), self.allowed, strict=True))
 
 
 def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inputs:
@@ -67,7 +84,7 @@ def expected(problem: Problem, inputs: Inputs) -> Expected:
         parts = [
             (
                 *reference.attention(problem, *qkv, *offsets),
-                reference.plain_attention(problem, *qkv, *offsets),
+                reference.plain_attention(problem, *qkv, *offsets)[0],
             )
             for qkv in zip(q.split(group, head), k.split(1, head), v.split(1, head), strict=True)
         ]
@@ -75,6 +92,21 @@ def expected(problem: Problem, inputs: Inputs) -> Expected:
         entries.append((torch.cat(out, head), torch.cat(lse, -2), torch.cat(plain, head)))
     out, lse, plain = (torch.cat(x) for x in zip(*entries, strict=True))
     return Expected(out, lse, reference.allowed_error(problem, plain, out))
+
+
+def random_like(x: Tensor, seed: int) -> Tensor:
+    """Standard normal numbers with the sizes and the dtype of `x`, e.g. a gradient of it."""
+    generator = torch.Generator(x.device).manual_seed(seed)
+    return torch.randn(x.shape, generator=generator, device=x.device).to(x.dtype)
+
+
+def expected_gradients(problem: Problem, inputs: Inputs, dout: Tensor, **options: Any) -> ExpectedGradients:
+    """The reference's gradients on these inputs; `options` are those of ops.reference_gradients."""
+    tensors = inputs[:5]
+    exact = gradients(problem, *tensors, dout=dout, **options)
+    plain = plain_gradients(problem, *tensors, dout=dout, **options)
+    allowed = (reference.allowed_gradient_error(problem, *both) for both in zip(plain, exact, strict=True))
+    return ExpectedGradients(exact, tuple(allowed))
 
 
 def largest_difference(found: Tensor, exact: Tensor) -> float:

@@ -1,9 +1,9 @@
 """Other implementations of attention that a spec's op is compared with: one small adapter each.
 
 An adapter is handed a problem and its q, k, v (as many queries as keys, as many K/V heads as query heads),
-arranges them as its library wants them, and returns a call that gives out in the problem's layout. It, or the
-first call, raises ImportError where the library is missing, and RuntimeError or whatever the library raises
-where it cannot run the case.
+arranges them as its library wants them, and returns a call that gives out in the problem's layout, which
+autograd can differentiate. It, or the first call, raises ImportError where the library is missing, and
+RuntimeError or whatever the library raises where it cannot run the case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from fagen.spec.model import Problem
 
-Call = Callable[[], Tensor]
+Call = Callable[[], Any]
 Adapter = Callable[[Problem, Tensor, Tensor, Tensor], Call]
 
 

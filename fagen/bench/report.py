@@ -56,12 +56,13 @@ def failures(results: Sequence[Result]) -> list[str]:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """TFLOP/s of the op, of its plan and of each peer, with the op's speed as a multiple of the peer's."""
+    """The op's time; TFLOP/s of it, of its plan and of each peer; its speed as a multiple of the peer's."""
     peers = _peers(results)
-    made = Table("spec", "mask", box=None, pad_edge=False)
-    for heading in ("d", "S", OURS, "plan", *(h for peer in peers for h in (peer, "x")), "error", "allowed"):
+    made = Table("spec", "pass", "mask", box=None, pad_edge=False)
+    beside = [heading for peer in peers for heading in (peer, "x")]
+    for heading in ("d", "S", "ms", OURS, "plan", *beside, "error", "allowed"):
         made.add_column(heading, justify="right", no_wrap=True)
-    made.caption = f"TFLOP/s of visible pairs, medians of {ROUNDS}; x: {OURS} against that peer"
+    made.caption = f"ms of {OURS}; TFLOP/s of visible pairs; medians of {ROUNDS}; x: {OURS} against that peer"
     made.caption_justify = "left"
     for result in results:
         made.add_row(*_row(result, peers))
@@ -84,7 +85,9 @@ def _peers(results: Sequence[Result]) -> list[str]:
 def _row(result: Result, peers: Sequence[str]) -> Iterator[str]:
     case, ours = result.case, result.outcomes[OURS]
     problem = case.spec.problem
-    yield from (case.spec_name, case.mask, str(problem.head_dim), str(case.shape.seqlen_q))
+    yield from (case.spec_name, case.plan.direction, case.mask)
+    yield from (str(problem.head_dim), str(case.shape.seqlen_q))
+    yield _number(ours.median and ours.median * 1e3, ".3f")
     yield _number(result.tflops(OURS), ".1f")
     yield _number(predict(case.plan, case.shape).tflops, ".1f")
     for peer in peers:
@@ -103,6 +106,7 @@ def _case(result: Result) -> dict[str, Any]:
     predicted = predict(case.plan, case.shape)
     return {
         "spec": case.spec_name,
+        "pass": case.plan.direction,
         "problem": case.spec.problem.model_dump(mode="json"),
         "shape": asdict(case.shape),
         "flops": predicted.flops,

@@ -1,21 +1,30 @@
-"""One op on random inputs: how far it is from the reference, and how long it takes."""
+"""One op on random inputs: how far each of its passes is from the reference, and how long it takes."""
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import torch
+from torch import Tensor
 
 from fagen.bench.clock import CudaClock, interleaved
-from fagen.bench.expected import expected, largest_difference, must_fit, random_inputs
+from fagen.bench.expected import (
+    expected,
+    expected_gradients,
+    largest_difference,
+    must_fit,
+    random_inputs,
+    random_like,
+)
 from fagen.bench.machine import arch_of_device
 from fagen.emu import settings
-from fagen.ops.forward import AttentionOp
+from fagen.ops.op import AttentionOp
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
@@ -25,23 +34,27 @@ LSE_ALLOWED = 1e-3  # absolute
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What one op did on one device."""
+class Deviation:
+    """How far one result is from the reference."""
 
-    plan: Plan
-    shape: Shape
-    device: str  # product name; of the emulator the host's machine
-    error: float  # largest absolute error of out against fp64
-    allowed: float  # see ops.reference.allowed_error
-    lse_error: float
-    lse_allowed: float
-    seconds: float  # median of device times, with the inputs in L2 where they fit; emulated: of the host's
-    seeds: tuple[int, ...] = ()  # of the emulator's runs; empty: it ran on a GPU
+    name: str
+    error: float  # the largest absolute one, against fp64
+    allowed: float  # see ops.reference
 
     @property
     def right(self) -> bool:
-        """Whether out and LSE are within what is allowed; NaN is not."""
-        return self.error <= self.allowed and self.lse_error <= self.lse_allowed
+        """Whether the error is within what is allowed; NaN is not."""
+        return self.error <= self.allowed
+
+
+@dataclass(frozen=True)
+class PassTrial:
+    """What one pass of an op did."""
+
+    plan: Plan
+    shape: Shape
+    deviations: tuple[Deviation, ...]
+    seconds: float  # median of device times, with the inputs in L2 where they fit; emulated: of the host's
 
     @property
     def prediction(self) -> Prediction:
@@ -54,29 +67,40 @@ class Trial:
         return self.prediction.flops / self.seconds / 1e12
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What one op did on one device."""
+
+    passes: tuple[PassTrial, ...]  # in the order of problem.passes
+    device: str  # product name; of the emulator the host's machine
+    seeds: tuple[int, ...] = ()  # of the emulator's runs; empty: it ran on a GPU
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Those of all passes."""
+        return tuple(deviation for own in self.passes for deviation in own.deviations)
+
+    @property
+    def right(self) -> bool:
+        """Whether all results are within what is allowed."""
+        return all(deviation.right for deviation in self.deviations)
+
+
 def trial(op: AttentionOp, shape: Shape, seed: int = 0, device: int = 0) -> Trial:
-    """Run `op` on standard normal q, k, v of `shape` on CUDA device `device`.
+    """Run every pass of `op` on standard normal q, k, v (and dO) of `shape` on CUDA device `device`.
 
     The reference goes one K/V head of one batch entry at a time and needs several times
     8 * heads_q / heads_kv * seqlen_q * seqlen_k bytes. Raises LaunchError where there is no such GPU,
     ArgumentError where that does not fit into its memory, and whatever the op raises.
     """
     arch = arch_of_device(device)
-    problem = op.spec.problem
     with must_fit(shape), torch.cuda.device(device):
-        inputs = random_inputs(problem, shape, seed, f"cuda:{device}")
-        out, lse = op(*inputs, return_lse=True)
-        exact = expected(problem, inputs)
-        (times,) = interleaved([lambda: op(*inputs)], CudaClock())
+        todo = _passes(op, shape, seed, f"cuda:{device}")
+        errors = [own.errors() for own in todo]
+        times = interleaved([own.run for own in todo], CudaClock())
         return Trial(
-            plan=plan(op.spec, arch),
-            shape=shape,
+            passes=tuple(own.tried(arch, *found) for own, *found in zip(todo, errors, times, strict=True)),
             device=torch.cuda.get_device_name(device),
-            error=largest_difference(out, exact.out),
-            allowed=exact.allowed,
-            lse_error=largest_difference(lse, exact.lse),
-            lse_allowed=LSE_ALLOWED,
-            seconds=median(times),
         )
 
 
@@ -85,35 +109,77 @@ def emulated_trial(
 ) -> Trial:
     """Run `op`, loaded with device "emu", on the same inputs under each of `seeds`; the worst errors count.
 
-    `seed` is that of the inputs. `trace` takes the Chrome trace of the first run. Raises whatever the op
-    raises.
+    `seed` is that of the inputs. `trace` takes the Chrome trace of the first run's forward. Raises whatever
+    the op raises.
     """
-    problem = op.spec.problem
-    inputs = random_inputs(problem, shape, seed, "cpu")
-    exact = expected(problem, inputs)
     op.prepare()
-    ran, errors, lse_errors, times = [], [], [], []
+    todo = _passes(op, shape, seed, "cpu")
+    ran: list[int] = []
+    errors: list[list[tuple[float, ...]]] = [[] for _ in todo]
+    times: list[list[float]] = [[] for _ in todo]
     for run in seeds:
-        with settings.override(seed=run, trace=None if ran else trace):
-            started = time.perf_counter()
-            out, lse = op(*inputs, return_lse=True)
-            times.append(time.perf_counter() - started)
+        for own, own_errors, own_times in zip(todo, errors, times, strict=True):
+            traced = trace if own.direction == "forward" and not ran else None
+            with settings.override(seed=run, trace=traced):
+                started = time.perf_counter()
+                own_errors.append(own.errors())
+                own_times.append(time.perf_counter() - started)
         ran.append(run)
-        errors.append(largest_difference(out, exact.out))
-        lse_errors.append(largest_difference(lse, exact.lse))
     return Trial(
-        plan=plan(op.spec, op.arch),
-        shape=shape,
+        passes=tuple(
+            own.tried(op.arch, _worst(found), taken)
+            for own, found, taken in zip(todo, errors, times, strict=True)
+        ),
         device=platform.machine(),
-        error=_worst(errors),
-        allowed=exact.allowed,
-        lse_error=_worst(lse_errors),
-        lse_allowed=LSE_ALLOWED,
-        seconds=median(times),
         seeds=tuple(ran),
     )
 
 
-def _worst(errors: list[float]) -> float:
-    """The largest; NaN if one is NaN."""
-    return torch.tensor(errors, dtype=torch.float64).max().item()
+@dataclass(frozen=True)
+class _Pass:
+    """A pass of an op on certain inputs, and what must come of it."""
+
+    op: AttentionOp
+    shape: Shape
+    direction: str
+    run: Callable[[], Iterable[Tensor]]
+    names: tuple[str, ...]  # of the results
+    exact: tuple[Tensor, ...]
+    allowed: tuple[float, ...]
+
+    def errors(self) -> tuple[float, ...]:
+        """Run it: the largest error of each result."""
+        return tuple(largest_difference(*both) for both in zip(self.run(), self.exact, strict=True))
+
+    def tried(self, arch: str | None, errors: Iterable[float], times: Iterable[float]) -> PassTrial:
+        """What runs on `arch` gave: these largest errors, and these seconds."""
+        deviations = (Deviation(*one) for one in zip(self.names, errors, self.allowed, strict=True))
+        planned = plan(self.op.spec, arch, self.direction)
+        return PassTrial(planned, self.shape, tuple(deviations), median(times))
+
+
+def _passes(op: AttentionOp, shape: Shape, seed: int, device: str) -> tuple[_Pass, ...]:
+    problem = op.spec.problem
+    inputs = random_inputs(problem, shape, seed, device)
+    exact = expected(problem, inputs)
+
+    def forward() -> tuple[Tensor, Tensor]:
+        return op(*inputs, return_lse=True)
+
+    results, allowed = (exact.out, exact.lse), (exact.allowed, LSE_ALLOWED)
+    passes = (_Pass(op, shape, "forward", forward, ("out", "LSE"), results, allowed),)
+    if "backward" not in problem.passes:
+        return passes
+
+    leaves = tuple(x.detach().requires_grad_() for x in inputs[:3])
+    out = op(*leaves, *inputs[3:])
+    dout = random_like(out, seed + 1)
+    backward = partial(torch.autograd.grad, out, leaves, dout, retain_graph=True)
+    gradients = expected_gradients(problem, inputs, dout)
+    names = ("dq", "dk", "dv")
+    return *passes, _Pass(op, shape, "backward", backward, names, gradients.exact, gradients.allowed)
+
+
+def _worst(errors: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """The largest of each result; NaN if one is NaN."""
+    return tuple(torch.tensor(errors, dtype=torch.float64).amax(dim=0).tolist())

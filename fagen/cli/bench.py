@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def bench_command(
     specs: SpecsArgument,
     seqlens: Annotated[str, typer.Option(metavar="S,S,...", help="Sequence lengths.")] = "2048,8192",
+    backward: Annotated[bool, typer.Option("--backward", help="Time the backward, not the forward.")] = False,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -37,13 +38,18 @@ def bench_command(
     Those are PyTorch's flash and cuDNN attention, and FlashAttention-3 and -4 where they are installed. 16k
     tokens, hidden dimension 2048; a spec with a sliding window keeps it. TFLOP/s count visible pairs only. A
     wrong result is not timed. Ctrl-C prints what is known by then.
+
+    With --backward also beside the op's own deterministic mode; the error is then that of the worst gradient,
+    as a share of what is allowed.
     """
     lengths = parse_seqlens(seqlens)
     loaded = [load_spec(path) for path in specs]
 
     from fagen.bench import compare, machine, report  # import torch, which most commands do without
 
-    todo = compare.cases(loaded, lengths, machine.arch_of_device(0))
+    direction = "backward" if backward else "forward"
+    todo = compare.cases(loaded, lengths, machine.arch_of_device(0), direction)
+    compare.build(todo)
     results: list[Result] = []
     try:
         for case in track(todo, str):

@@ -12,11 +12,11 @@ from fagen.compile.artifact import Artifact
 from fagen.compile.nvrtc import compile_source
 from fagen.emit import generate
 from fagen.emit.render import render
-from fagen.emit.source import Source
-from fagen.plan.planner import plan
+from fagen.plan.kernels import KernelPlan, kernels
+from fagen.plan.planner import plans
 from fagen.spec.load import load_spec
 
-Built = tuple[Source, Artifact]
+Built = tuple[KernelPlan, Artifact]
 
 
 def build_command(
@@ -29,34 +29,37 @@ def build_command(
     loaded = [load_spec(path, overrides(settings)) for path in specs]
     built: list[Built] = []
     for spec in track(loaded, lambda spec: spec.name):
-        source = render(plan(spec, arch))
+        planned = [kernel for one in plans(spec, arch) for kernel in kernels(one)]
         if arch is None:
             generate.write(spec, out)
-        built.append((source, compile_source(source)))
+        built += [(kernel, compile_source(render(kernel))) for kernel in planned]
     table_console().print(resource_table(built))
-    for _, artifact in built:
-        written = f"{out / artifact.name}, " if arch is None else ""
-        typer.echo(f"{artifact.name}: {written}{artifact.path or 'machine code in memory only'}")
+    for kernel, artifact in built:
+        name = f"{artifact.name} {kernel.name}"
+        written = f"{out / artifact.name / kernel.name}.cu, " if arch is None else ""
+        typer.echo(f"{name}: {written}{artifact.path or 'machine code in memory only'}")
         for warning in artifact.resources.warnings:
-            typer.echo(f"{artifact.name}: warning: {warning}", err=True)
+            typer.echo(f"{name}: warning: {warning}", err=True)
 
 
 def resource_table(built: list[Built]) -> Table:
     """Registers, spills, stack and shared memory of each kernel, and how long NVRTC took."""
     table = Table(box=None, pad_edge=False)
-    headings = ("spec", "arch", "registers", "spill B", "stack B", "smem B", "threads", "seconds", "cached")
-    for heading in headings:
-        justify = "left" if heading in ("spec", "arch", "cached") else "right"
+    words = ("spec", "kernel", "arch", "cached")
+    numbers = ("registers", "spill B", "stack B", "smem B", "threads", "seconds")
+    for heading in (*words[:3], *numbers, words[3]):
+        justify = "left" if heading in words else "right"
         table.add_column(heading, justify=justify, overflow="fold")  # a narrow terminal loses no digit
-    for source, artifact in built:
+    for kernel, artifact in built:
         used = artifact.resources
         numbers = (
             used.registers,
             used.spill_store_bytes + used.spill_load_bytes,
             used.stack_bytes,
-            used.shared_bytes + source.smem_bytes,
-            source.threads,
+            used.shared_bytes + kernel.smem_bytes,
+            kernel.threads,
         )
         cached = "yes" if artifact.cached else "no"
-        table.add_row(artifact.name, artifact.arch, *map(str, numbers), f"{artifact.seconds:.2f}", cached)
+        taken = map(str, numbers)
+        table.add_row(artifact.name, kernel.name, artifact.arch, *taken, f"{artifact.seconds:.2f}", cached)
     return table

@@ -14,6 +14,7 @@ from fagen.cli.bench import bench_command
 from fagen.cli.build import build_command
 from fagen.cli.doctor import doctor_command
 from fagen.cli.emit import emit_command
+from fagen.cli.explain import explain_command
 from fagen.cli.plan import plan_command
 from fagen.cli.run import run_command
 from fagen.cli.schema import schema_command
@@ -64,6 +65,7 @@ def _options(
 
 for _name, _command in {
     "plan": plan_command,
+    "explain": explain_command,
     "emit": emit_command,
     "build": build_command,
     "run": run_command,

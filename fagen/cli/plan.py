@@ -18,7 +18,7 @@ from fagen.cli.options import (
     overrides,
 )
 from fagen.plan import explain, timeline_svg, timeline_text
-from fagen.plan.planner import plan
+from fagen.plan.planner import plans
 from fagen.plan.predict import typical_timeline
 from fagen.spec.load import load_spec
 
@@ -30,7 +30,7 @@ def plan_command(
     arch: ArchOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="Print who does what when on one SM instead (v3).")
+        bool, typer.Option("--timeline", help="Print who does what when on one SM in the forward (v3).")
     ] = False,
     svg: Annotated[
         Path | None,
@@ -43,18 +43,20 @@ def plan_command(
         ),
     ] = None,
 ) -> None:
-    """Show the plan of a spec: schedule, budgets, memory map, engines, launch, traffic; or its timeline."""
+    """Show the plan of each pass: schedule, budgets, memory, engines, launch, traffic; or the timeline."""
     if timeline and as_json:
         raise typer.BadParameter("--json: allowed only without --timeline")
     if svg and not timeline:
         raise typer.BadParameter("--svg: allowed only with --timeline")
-    planned = plan(load_spec(spec, overrides(settings)), arch)
+    planned = plans(load_spec(spec, overrides(settings)), arch)
     if timeline:
-        typer.echo(timeline_text.report(planned, shape))
+        forward = planned[0]
+        typer.echo(timeline_text.report(forward, shape))
         if svg:
-            title = f"{planned.spec.name} on one SM of {planned.device.name}, B,Sq,Sk,Hq,Hkv = {shape}"
-            svg.write_text(timeline_svg.render(typical_timeline(planned, shape), title))
+            title = f"{forward.spec.name} on one SM of {forward.device.name}, B,Sq,Sk,Hq,Hkv = {shape}"
+            svg.write_text(timeline_svg.render(typical_timeline(forward, shape), title))
     elif as_json:
-        typer.echo(json.dumps(explain.to_json(planned, shape), indent=2))
+        typer.echo(json.dumps({one.direction: explain.to_json(one, shape) for one in planned}, indent=2))
     else:
-        table_console().print(explain.to_tables(planned, shape))
+        for one in planned:
+            table_console().print(f"[bold]The {one.direction}[/bold]\n", explain.to_tables(one, shape))

@@ -12,7 +12,7 @@ from fagen.cli.progress import track
 from fagen.plan.launch import Shape
 
 if TYPE_CHECKING:
-    from fagen.bench.trial import Trial
+    from fagen.bench.trial import PassTrial, Trial
 
 GPU_SHAPE = Shape(2, 2048, 2048, 16, 16)
 EMULATED_SHAPE = Shape(1, 128, 256, 1, 1)
@@ -45,11 +45,11 @@ def run_command(
             metavar="FILE",
             dir_okay=False,
             callback=in_a_directory,
-            help="Write a Chrome trace of the emulator's first run there, for ui.perfetto.dev.",
+            help="Write a Chrome trace of the emulator's first forward there, for ui.perfetto.dev.",
         ),
     ] = None,
 ) -> None:
-    """Run a spec's op: error against the reference; on a GPU also time and speed beside the prediction."""
+    """Run a spec's op: errors of every pass against the reference; on a GPU also speed and its prediction."""
     import torch
 
     from fagen.bench.trial import emulated_trial, trial  # torch again, which most commands do without
@@ -70,7 +70,7 @@ def run_command(
         done = trial(load(spec, overrides(settings)), shape or GPU_SHAPE, seed, int(device))
     typer.echo(report(done))
     if trace:
-        typer.echo(f"  trace  {trace}; ui.perfetto.dev shows it")
+        typer.echo(f"  trace    {trace}; ui.perfetto.dev shows it")
     if not done.right:
         typer.echo("error: the result is outside of what is allowed", err=True)
         raise typer.Exit(1)
@@ -79,27 +79,35 @@ def run_command(
 def report(done: Trial) -> str:
     """What a trial found, line by line, each beside what was allowed or predicted."""
     where = f"in the emulator on {done.device}" if done.seeds else f"on {done.device}"
+    plan, shape = done.passes[0].plan, done.passes[0].shape
     return "\n".join(
         (
-            f"{done.plan.spec.name} {where} ({done.plan.arch.name}), B,Sq,Sk,Hq,Hkv = {done.shape}",
-            f"  out    largest error {done.error:.2e}; allowed {done.allowed:.2e}",
-            f"  LSE    largest error {done.lse_error:.2e}; allowed {done.lse_allowed:.2e}",
-            *(_emulated(done) if done.seeds else _timed(done)),
+            f"{plan.spec.name} {where} ({plan.arch.name}), B,Sq,Sk,Hq,Hkv = {shape}",
+            *(line for own in done.passes for line in _pass(own, emulated=bool(done.seeds))),
+            *(_seeds(done) if done.seeds else (f"  predictions are for {plan.device.name}",)),
         )
     )
 
 
-def _timed(done: Trial) -> tuple[str, ...]:
-    expected = done.prediction
+def _pass(own: PassTrial, emulated: bool) -> tuple[str, ...]:
     return (
-        f"  time   {done.seconds * 1e6:,.1f} us; predicted {expected.seconds * 1e6:,.1f}",
-        f"  speed  {done.tflops:,.1f} TFLOP/s; predicted {expected.tflops:,.1f}",
-        f"  the prediction is for {done.plan.device.name}, bound by {expected.bound}",
+        f"  {own.plan.direction}",
+        *(f"    {x.name:5}  largest error {x.error:.2e}; allowed {x.allowed:.2e}" for x in own.deviations),
+        *((f"    time   {own.seconds:.2f} s of this CPU",) if emulated else _timed(own)),
     )
 
 
-def _emulated(done: Trial) -> tuple[str, ...]:
+def _timed(own: PassTrial) -> tuple[str, ...]:
+    expected = own.prediction
     return (
-        f"  runs   {len(done.seeds)}, seeds {', '.join(map(str, done.seeds))}: nothing to object to",
-        f"  time   {done.seconds:.2f} s of this CPU, emulated: no measure of any GPU's speed",
+        f"    time   {own.seconds * 1e6:,.1f} us; predicted {expected.seconds * 1e6:,.1f}, "
+        f"bound by {expected.bound}",
+        f"    speed  {own.tflops:,.1f} TFLOP/s; predicted {expected.tflops:,.1f}",
+    )
+
+
+def _seeds(done: Trial) -> tuple[str, ...]:
+    return (
+        f"  runs     {len(done.seeds)}, seeds {', '.join(map(str, done.seeds))}: nothing to object to",
+        "  emulated: these times are no measure of any GPU's speed",
     )

@@ -1,12 +1,14 @@
-"""From a plan to the names that templates use: the only place that knows both."""
+"""From a planned kernel to the names that its template uses: the only place that knows both."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fagen.hw.dtypes import DTYPES
 from fagen.plan import params
 from fagen.plan.ir import Plan
+from fagen.plan.kernels import KernelPlan
 
 # Which of the orders in sched/ each schedule.scheduler hands items out in.
 _ORDERS = {
@@ -17,49 +19,136 @@ _ORDERS = {
 }
 
 
-def context(plan: Plan) -> dict[str, Any]:
-    """Template variables of a plan."""
+def context(kernel: KernelPlan) -> dict[str, Any]:
+    """Template variables of a kernel."""
+    plan = kernel.plan
     problem, tiling = plan.spec.problem, plan.tiling
-    fields = params.forward(plan)
     left, right = ("fagen::attn::kUnbounded" if side is None else side for side in problem.window)
     return {
-        "symbol": plan.symbol,
+        "symbol": kernel.symbol,
         "arch": plan.arch,
         "problem": problem,
         "problem_lines": _problem_lines(plan),
         "accounts": plan.accounts,
         "tiling": tiling,
         "window": {"left": left, "right": right},
-        "lazy": _float(-1.0 if tiling.lazy_rescale is None else tiling.lazy_rescale),
-        "polynomial": _float(tiling.polynomial),
+        "softcap": None if problem.softcap is None else _float(problem.softcap),
+        "dropout": problem.dropout,
         "dtype": DTYPES[problem.dtype],
         "dim": plan.dim,
         "dim_v": plan.dim_v,
-        "buffers": plan.buffers,
-        "barriers_offset": plan.barriers_offset,
-        "params": fields,
-        "params_bytes": params.struct_bytes(fields),
+        "buffers": kernel.buffers,
+        "barriers_offset": kernel.barriers_offset,
+        "threads": kernel.threads,
+        "params": kernel.params,
+        "params_bytes": params.struct_bytes(kernel.params),
         "order": _ORDERS[tiling.scheduler],
-        **(_v2(plan) if plan.spec.family == "v2" else _v3(plan)),
+        **_OWN[kernel.template](plan),
     }
 
 
-def _v2(plan: Plan) -> dict[str, Any]:
+def _v1_forward(plan: Plan) -> dict[str, Any]:
     return {
         "headers": (
             "attn/mask.cuh",
+            "attn/row_statistics.cuh",
             "attn/softmax.cuh",
-            "epilogue/store_lse.cuh",
             "epilogue/store_rows.cuh",
+            "epilogue/sum_tile.cuh",
             "mma/sm80.cuh",
             "pipe/load_tile.cuh",
-            "pipe/ring.cuh",
-            f"sched/{_ORDERS[plan.tiling.scheduler]}.cuh",
-        ),
+            "pipe/warp_rows.cuh",
+        )
     }
 
 
-def _v3(plan: Plan) -> dict[str, Any]:
+def _v1_backward(plan: Plan) -> dict[str, Any]:
+    return {
+        "headers": (
+            "attn/gradient.cuh",
+            "attn/mask.cuh",
+            "attn/row_statistics.cuh",
+            "epilogue/store_rows.cuh",
+            "epilogue/sum_tile.cuh",
+            "mma/sm80.cuh",
+            "mma/store_shared.cuh",
+            "pipe/load_tile.cuh",
+        )
+    }
+
+
+def _v2_forward(plan: Plan) -> dict[str, Any]:
+    problem = plan.spec.problem
+    headers = {
+        "attn/dropout.cuh": problem.dropout,
+        "attn/mask.cuh": True,
+        "attn/softcap.cuh": problem.softcap is not None,
+        "attn/softmax.cuh": True,
+        "epilogue/clear_rows.cuh": problem.layout == "thd",
+        "epilogue/store_lse.cuh": True,
+        "epilogue/store_rows.cuh": True,
+        "mma/sm80.cuh": True,
+        "pipe/load_tile.cuh": True,
+        "pipe/ring.cuh": True,
+        f"sched/{_ORDERS[plan.tiling.scheduler]}.cuh": True,
+    }
+    return _v2(plan, headers) | _softmax(plan)
+
+
+def _v2_backward_prepare(plan: Plan) -> dict[str, Any]:
+    headers = {
+        "attn/row_stats.cuh": True,
+        "epilogue/clear_rows.cuh": plan.spec.problem.layout == "thd",
+        "ptx/global.cuh": True,
+    }
+    return _v2(plan, headers)
+
+
+def _v2_backward(plan: Plan) -> dict[str, Any]:
+    problem = plan.spec.problem
+    headers = {
+        "attn/dropout.cuh": problem.dropout,
+        "attn/gradient.cuh": True,
+        "attn/mask.cuh": True,
+        "attn/softcap.cuh": problem.softcap is not None,
+        "epilogue/store_rows.cuh": True,
+        "epilogue/sum_tile.cuh": True,
+        "mma/sm80.cuh": True,
+        "pipe/arrivals.cuh": True,
+        "pipe/load_tile.cuh": True,
+        "ptx/atomic.cuh": problem.deterministic,
+        "ptx/cp_async.cuh": True,
+        "ptx/shared.cuh": True,
+        f"sched/{_ORDERS[plan.tiling.scheduler]}.cuh": True,
+    }
+    return _v2(plan, headers)
+
+
+def _v2_backward_convert(plan: Plan) -> dict[str, Any]:
+    headers = ("epilogue/store_rows.cuh", "epilogue/sum_tile.cuh", "mma/sm80.cuh", "ptx/shared.cuh")
+    return _v2(plan, dict.fromkeys(headers, True))
+
+
+def _v2(plan: Plan, headers: dict[str, bool]) -> dict[str, Any]:
+    problem = plan.spec.problem
+    is_packed = problem.layout == "thd"
+    sequences = {"sched/any_length.cuh": is_packed, "sched/same_length.cuh": not is_packed}
+    return {
+        "headers": _used(headers | sequences),
+        "sequence": "AnyLength" if is_packed else "SameLength",
+        "deterministic": problem.deterministic,
+    }
+
+
+def _softmax(plan: Plan) -> dict[str, Any]:
+    tiling = plan.tiling
+    return {
+        "lazy": _float(-1.0 if tiling.lazy_rescale is None else tiling.lazy_rescale),
+        "polynomial": _float(tiling.polynomial),
+    }
+
+
+def _v3_forward(plan: Plan) -> dict[str, Any]:
     tiling = plan.tiling
     has_growth = tiling.growth is not None
     sequence = "Batched"
@@ -69,6 +158,7 @@ def _v3(plan: Plan) -> dict[str, Any]:
         sequence = "Grouped"
     headers = {
         "attn/mask.cuh": True,
+        "attn/softcap.cuh": plan.spec.problem.softcap is not None,
         "attn/softmax.cuh": True,
         "epilogue/clear_rows.cuh": sequence == "Packed",
         "epilogue/store_lse.cuh": True,
@@ -92,11 +182,28 @@ def _v3(plan: Plan) -> dict[str, Any]:
         "sched/rounds.cuh": not tiling.has_counters,
     }
     return {
-        "headers": tuple(sorted(name for name, is_used in headers.items() if is_used)),
+        "headers": _used(headers),
         "growth": _float(2.0**tiling.growth) if tiling.growth is not None else None,
         "handout": "Counter" if tiling.has_counters else f"Rounds<{tiling.cluster}>",
         "sequence": sequence,
+        **_softmax(plan),
     }
+
+
+# What only one template uses.
+_OWN: dict[str, Callable[[Plan], dict[str, Any]]] = {
+    "v1/backward.cu.j2": _v1_backward,
+    "v1/forward.cu.j2": _v1_forward,
+    "v2/forward.cu.j2": _v2_forward,
+    "v2/backward_prepare.cu.j2": _v2_backward_prepare,
+    "v2/backward.cu.j2": _v2_backward,
+    "v2/backward_convert.cu.j2": _v2_backward_convert,
+    "v3/forward.cu.j2": _v3_forward,
+}
+
+
+def _used(headers: dict[str, bool]) -> tuple[str, ...]:
+    return tuple(sorted(name for name, is_used in headers.items() if is_used))
 
 
 def _float(value: float) -> str:
@@ -106,7 +213,12 @@ def _float(value: float) -> str:
 def _problem_lines(plan: Plan) -> list[str]:
     problem = plan.spec.problem
     dims = f"head_dim {problem.head_dim}, head_dim_v {problem.dim_v}"
-    return [f"problem: {problem.dtype}, {dims}, layout {problem.layout}", _mask_line(*problem.window)]
+    lines = [f"problem: {problem.dtype}, {dims}, layout {problem.layout}", _mask_line(*problem.window)]
+    if problem.softcap is not None:
+        lines.append(f"soft cap {problem.softcap:g}: scores are cap * tanh(score / cap), before the mask")
+    if problem.dropout:
+        lines.append("dropout: elements of P are kept by random numbers, Philox4x32-10")
+    return lines
 
 
 def _mask_line(left: int | None, right: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Writes generated/<name>/: the kernel, its plan and an importable op, all made from the spec alone.
+"""Writes generated/<name>/: the kernels, their plans and an importable op, all made from the spec alone.
 
 The directories are committed, so that a change to a template shows as a diff of real CUDA.
 """
@@ -14,7 +14,8 @@ from pprint import pformat
 from fagen.emit.render import render
 from fagen.paths import TEMPLATES
 from fagen.plan.explain import to_markdown
-from fagen.plan.planner import plan
+from fagen.plan.kernels import kernels
+from fagen.plan.planner import plans
 from fagen.spec.model import Spec
 
 _OP = '''"""{name}: printed by fagen from its spec; change the spec, not this file."""
@@ -29,10 +30,10 @@ attention = load(SPEC)
 
 def files(spec: Spec) -> dict[str, str]:
     """File name → text of everything in generated/<name>/. Raises PlanError."""
-    planned = plan(spec)
+    planned = plans(spec)
     resolved = spec.model_dump(exclude_none=True, exclude_defaults=True)
     return {
-        "kernel.cu": render(planned).text,
+        **{f"{kernel.name}.cu": render(kernel).text for one in planned for kernel in kernels(one)},
         "plan.md": to_markdown(planned),
         "__init__.py": _OP.format(name=spec.name, spec=pformat(resolved, sort_dicts=False, width=100)),
     }
@@ -71,9 +72,9 @@ def compile_commands(specs: Sequence[Spec], out: Path, cuda_include: Path | None
     include = [f"-I{TEMPLATES / 'include'}", *([f"-I{cuda_include}"] if cuda_include else [])]
     flags = ["clang++", "-xcuda", "-std=c++20", "-nocudalib", *include]
     commands = []
-    for spec in specs:
-        file = f"{spec.name}/kernel.cu"
-        arguments = [*flags, f"--cuda-gpu-arch={spec.arch}", "-c", file]
+    for kernel in (kernel for spec in specs for one in plans(spec) for kernel in kernels(one)):
+        file = f"{kernel.plan.spec.name}/{kernel.name}.cu"
+        arguments = [*flags, f"--cuda-gpu-arch={kernel.plan.arch.name}", "-c", file]
         commands.append({"directory": str(out.resolve()), "file": file, "arguments": arguments})
     path = out / "compile_commands.json"
     path.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")

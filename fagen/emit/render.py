@@ -1,22 +1,22 @@
-"""Plan → Source: prints a family's template."""
+"""KernelPlan → Source: prints a kernel's template."""
 
 from __future__ import annotations
 
 from fagen.emit.context import context
 from fagen.emit.env import environment
 from fagen.emit.source import Source
-from fagen.plan.ir import Plan
+from fagen.plan.kernels import KernelPlan
 
 
-def render(plan: Plan) -> Source:
-    """The kernel of `plan` as CUDA C++; the same plan always prints the same text."""
-    text = environment().get_template(f"{plan.spec.family}/forward.cu.j2").render(context(plan))
+def render(kernel: KernelPlan) -> Source:
+    """A planned kernel as CUDA C++; the same plan always prints the same text."""
+    spec = kernel.plan.spec
     return Source(
-        name=plan.spec.name,
-        symbol=plan.symbol,
-        arch=plan.arch.name,
-        text=text,
-        threads=plan.tiling.threads,
-        smem_bytes=plan.smem_bytes,
-        allow=plan.spec.schedule.allow,
+        name=spec.name,
+        symbol=kernel.symbol,
+        arch=kernel.plan.arch.name,
+        text=environment().get_template(kernel.template).render(context(kernel)),
+        threads=kernel.threads,
+        smem_bytes=kernel.smem_bytes,
+        allow=spec.schedule.allow,
     )

@@ -21,6 +21,7 @@ from fagen.compile.artifact import Compiled
 from fagen.compile.cache import Cache, Unit, default_root
 from fagen.emit.source import Source
 from fagen.errors import CompileError
+from fagen.hw.arch import ARCHES
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 ENV = "CXX"
@@ -37,7 +38,6 @@ FLAGS = (
     "-fvisibility=hidden",  # each kernel its own runtime: see runtime/launch.hpp
     "-shared",
     "-pthread",
-    "-DFAGEN_EMU",
 )
 REMEDY = f"install g++ 11 or clang++ 14, or newer, or set {ENV} to a compiler that takes {STANDARD}"
 
@@ -119,7 +119,7 @@ class HostUnit(Unit[HostLibrary]):
             self.source.text,
             [(name, hashlib.sha256(contents).hexdigest()) for name, contents in self.headers],
             self.compiler.version,
-            FLAGS,
+            flags(self.source),
             platform.machine(),
             self.source.symbol,
         )
@@ -127,7 +127,7 @@ class HostUnit(Unit[HostLibrary]):
     @property
     def made_with(self) -> dict[str, Any]:
         """Compiler and flags."""
-        return {"compiler": self.compiler.version, "flags": FLAGS}
+        return {"compiler": self.compiler.version, "flags": flags(self.source)}
 
     def pack(self, compiled: HostLibrary) -> tuple[bytes, dict[str, Any]]:
         """The library."""
@@ -136,6 +136,12 @@ class HostUnit(Unit[HostLibrary]):
     def unpack(self, binary: bytes, meta: Mapping[str, Any], entry: Path) -> HostLibrary:
         """The library that was packed."""
         return HostLibrary(**self.restored(meta, entry), compiler=self.compiler.version, library=binary)
+
+
+def flags(source: Source) -> tuple[str, ...]:
+    """What a kernel is compiled with: FAGEN_EMU is to the headers what __CUDA_ARCH__ is on the device."""
+    major, minor = ARCHES[source.arch].capability
+    return (*FLAGS, f"-DFAGEN_EMU={100 * major + 10 * minor}")
 
 
 def compile_source(source: Source, cache: Cache | None = None) -> HostLibrary:
@@ -168,7 +174,7 @@ def _compile(unit: HostUnit) -> HostLibrary:
         done = _call(
             (
                 *unit.compiler.command,
-                *FLAGS,
+                *flags(source),
                 *(f"-ffile-prefix-map={place}={shown}" for place, shown in places.items()),
                 f"-I{RUNTIME}",
                 f"-I{headers.INCLUDE}",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fagen.emit.source import Source
 from fagen.emu import host, library
 from fagen.emu.library import Library
-from fagen.plan.ir import Plan
+from fagen.plan.kernels import KernelPlan
 
 
 class Range(NamedTuple):
@@ -42,7 +42,7 @@ def load(source: Source, buffers: tuple[SharedBuffer, ...] = ()) -> Kernel:
     return Kernel(source, library.load(host.compile_source(source)), buffers)
 
 
-def shared_buffers(plan: Plan) -> tuple[SharedBuffer, ...]:
+def shared_buffers(kernel: KernelPlan) -> tuple[SharedBuffer, ...]:
     """What a planned kernel keeps in shared memory, stage by stage."""
     tiles = [
         SharedBuffer(
@@ -50,8 +50,8 @@ def shared_buffers(plan: Plan) -> tuple[SharedBuffer, ...]:
             buffer.offset + stage * (buffer.bytes // buffer.stages),
             buffer.bytes // buffer.stages,
         )
-        for buffer in plan.buffers
+        for buffer in kernel.buffers
         for stage in range(buffer.stages)
     ]
-    names = [f"{barrier.name}[{stage}]" for barrier in plan.barriers for stage in range(barrier.stages)]
-    return (*tiles, *(SharedBuffer(name, plan.barriers_offset + 8 * i, 8) for i, name in enumerate(names)))
+    names = [f"{barrier.name}[{stage}]" for barrier in kernel.barriers for stage in range(barrier.stages)]
+    return (*tiles, *(SharedBuffer(name, kernel.barriers_offset + 8 * i, 8) for i, name in enumerate(names)))

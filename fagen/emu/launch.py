@@ -1,4 +1,4 @@
-"""The attention op's launches in the emulator: called like `fagen.runtime.launch.Launcher`."""
+"""The launches of an op's kernels in the emulator: called like `fagen.runtime.launch.Launcher`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from fagen.emu.kernel import Kernel, Range
 from fagen.emu.run import run
 from fagen.emu.tensormap import encode
 from fagen.plan.arguments import Arguments
-from fagen.plan.ir import Plan
+from fagen.plan.kernels import KernelPlan
 from fagen.plan.launch import Launch
-from fagen.plan.params import ADDRESSES, pack
+from fagen.plan.params import pack
 
 SMS = 4  # of the emulated GPU: few, so that persistent CTAs have several work items at small sizes, too
-_WRITTEN = ("out", "lse", "counters")
 
 
 class Emulated:
-    """The kernel of a plan, compiled for the emulator."""
+    """A planned kernel, compiled for the emulator."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, planned: KernelPlan):
         """Compile and load it. Raises CompileError."""
-        self.plan = plan
-        self.kernel = kernel.load(render(plan), kernel.shared_buffers(plan))
+        self.kernel = kernel.load(render(planned), kernel.shared_buffers(planned))
 
     def launcher(self, launch: Launch, arguments: Arguments) -> Launcher:
         """Launches of the kernel."""
@@ -40,15 +38,15 @@ class Launcher:
     def __call__(self, stream: int, *addresses: int) -> None:
         """Run the kernel to its end; addresses are of this process, and there are no streams.
 
-        They are those of params.ADDRESSES, without cu_seqlens where the kernel takes none; those of
-        the LSE and the counters are 0 where they are not wanted. Raises EmulatorError.
+        They are those of Arguments.addresses, 0 for what there is not. The kernel may touch what its
+        parameters lead to, and nothing else. Raises EmulatorError.
         """
         given = self._arguments
-        named = dict(zip(ADDRESSES, addresses, strict=False))
+        named = dict(zip(given.addresses, addresses, strict=True))
         ranges = [
-            Range(name, address, given.extents[name], writable=name in _WRITTEN)
+            Range(name, address, given.extents[name], writable=any(p.is_written for p in leading))
             for name, address in named.items()
-            if address
+            if address and (leading := [param for param in given.params if param.leads_to(name)])
         ]
         maps = {f"{name}_map": encode(tensor_map, named[name]) for name, tensor_map in given.maps.items()}
         params = pack(given.params, {**given.numbers, **named, **maps})

@@ -1,11 +1,12 @@
 """What an op accepts: every argument that a user can get wrong is an ArgumentError before any kernel runs.
 
-`check_tensors` looks at what a fake tensor has too (so a traced graph fails while it is traced),
-`check_memory` at strides and addresses, `check_scale` at the softmax scale.
+`check_tensors` and `check_tensor` look at what a fake tensor has too (so a traced graph fails while it is
+traced), `check_memory` at strides and addresses, `check_scale` and `check_dropout` at numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -15,7 +16,8 @@ from torch.autograd import forward_ad
 
 from fagen.errors import ArgumentError
 from fagen.hw.dtypes import DTYPES
-from fagen.ops.layout import AXES, BATCH_ROW_HEAD
+from fagen.ops.layout import AXES, BATCH_ROW_HEAD, Packing
+from fagen.ops.packing import check_packing
 from fagen.spec.model import Problem
 
 ALIGNMENT = 16  # bytes that a row of q, k or v must start at a multiple of: the widest copy of one thread
@@ -30,10 +32,12 @@ def torch_dtype(problem: Problem) -> torch.dtype:
     return getattr(torch, DTYPES[problem.dtype].torch)
 
 
-def check_tensors(problem: Problem, q: Any, k: Any, v: Any, device: Device = None) -> None:
-    """Type, device, dtype, rank and sizes of q, k and v, which may be fake tensors; the op runs on `device`.
+def check_tensors(
+    problem: Problem, q: Any, k: Any, v: Any, packing: Packing | None = None, device: Device = None
+) -> None:
+    """Type, device, dtype, rank and sizes of q, k, v and offsets, which may be fake tensors.
 
-    Raises ArgumentError.
+    The op runs on `device`. Raises ArgumentError.
     """
     tensors = {"q": q, "k": k, "v": v}
     for name, x in tensors.items():
@@ -52,6 +56,24 @@ def check_tensors(problem: Problem, q: Any, k: Any, v: Any, device: Device = Non
             f"dtype: {found}; allowed: {torch_dtype(problem)} for all three (problem.dtype: {problem.dtype})"
         )
     _check_sizes(problem, tensors)
+    if packing is not None:
+        check_packing(packing, q)
+
+
+def check_tensor(name: str, x: Any, sizes: Sequence[Any], dtype: torch.dtype, like: Tensor) -> None:
+    """Type, layout, sizes and dtype of a tensor that must be on `like`'s device; it may be a fake tensor.
+
+    Raises ArgumentError.
+    """
+    if not isinstance(x, Tensor) or x.layout is not torch.strided:
+        found = f"has layout {x.layout}" if isinstance(x, Tensor) else f"is a {type(x).__name__}"
+        raise ArgumentError(f"{name}: {found}; allowed: a torch.Tensor with layout torch.strided")
+    if x.device != like.device:
+        raise ArgumentError(f"{name}: is on {x.device}; allowed: {like.device}, as q")
+    if x.dtype != dtype:
+        raise ArgumentError(f"{name}: is {x.dtype}; allowed: {dtype}")
+    if x.shape != torch.Size(sizes):
+        raise ArgumentError(f"{name}: has shape {_shape(x)}; allowed: ({', '.join(map(str, sizes))})")
 
 
 def check_memory(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -60,25 +82,14 @@ def check_memory(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> None:
     Raises ArgumentError.
     """
     for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.numel() == 0:
-            continue
-        *strides, last = x.stride()
-        if last != 1:
-            raise ArgumentError(
-                f"{name}: stride of its last dimension is {last}; allowed: 1 (use {name}.contiguous())"
-            )
-        step = ALIGNMENT // x.element_size()
-        for axis, size, stride in zip(AXES[problem.layout], x.shape, strides, strict=False):
-            if size > 1 and stride % step:
-                raise ArgumentError(
-                    f"{name}: stride of its {axis} dimension is {stride} elements; allowed: multiples of "
-                    f"{step}, so that every row starts {ALIGNMENT}-byte aligned (use {name}.contiguous())"
-                )
-        if x.data_ptr() % ALIGNMENT:
-            raise ArgumentError(
-                f"{name}: starts {x.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}; "
-                f"allowed: {ALIGNMENT}-byte aligned addresses (use {name}.clone())"
-            )
+        found = _unreadable(problem, name, x)
+        if found:
+            raise ArgumentError(f"{name}: {found}")
+
+
+def readable(problem: Problem, x: Tensor) -> Tensor:
+    """`x` in the problem's layout, or a copy of it where `check_memory` would refuse it."""
+    return x.clone(memory_format=torch.contiguous_format) if _unreadable(problem, "", x) else x
 
 
 def check_scale(problem: Problem, scale: Any) -> float:
@@ -92,6 +103,40 @@ def check_scale(problem: Problem, scale: Any) -> float:
     if not 1e-30 <= value <= 1e30:
         raise ArgumentError(f"scale: is {value}; allowed: from 1e-30 to 1e30, or None for 1/sqrt(head_dim)")
     return value
+
+
+def check_dropout(problem: Problem, dropout_p: Any) -> float:
+    """The share of probabilities to drop. Raises ArgumentError."""
+    if not isinstance(dropout_p, Real):
+        raise ArgumentError(f"dropout_p: is a {type(dropout_p).__name__}; allowed: a float from 0 to below 1")
+    value = float(dropout_p)
+    if not 0 <= value < 1:
+        raise ArgumentError(f"dropout_p: is {value}; allowed: from 0 to below 1")
+    if value and not problem.dropout:
+        raise ArgumentError(f"dropout_p: is {value}; allowed: 0 (problem.dropout: false)")
+    return value
+
+
+def _unreadable(problem: Problem, name: str, x: Tensor) -> str:
+    """What keeps kernels from reading the rows of `x` 16 bytes at a time, and a remedy; empty: nothing."""
+    if x.numel() == 0:
+        return ""
+    *strides, last = x.stride()
+    if last != 1:
+        return f"stride of its last dimension is {last}; allowed: 1 (use {name}.contiguous())"
+    step = ALIGNMENT // x.element_size()
+    for axis, size, stride in zip(AXES[problem.layout], x.shape, strides, strict=False):
+        if size > 1 and stride % step:
+            return (
+                f"stride of its {axis} dimension is {stride} elements; allowed: multiples of {step}, so that "
+                f"every row starts {ALIGNMENT}-byte aligned (use {name}.contiguous())"
+            )
+    if x.data_ptr() % ALIGNMENT:
+        return (
+            f"starts {x.data_ptr() % ALIGNMENT} bytes past a multiple of {ALIGNMENT}; allowed: "
+            f"{ALIGNMENT}-byte aligned addresses (use {name}.clone())"
+        )
+    return ""
 
 
 def _check_device(tensors: dict[str, Tensor], device: Device) -> None:

@@ -36,6 +36,11 @@ class Packing(NamedTuple):
         """The tensors."""
         return self.cu_seqlens_q, self.cu_seqlens_k
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The numbers."""
+        return self.max_seqlen_q, self.max_seqlen_k
+
 
 def shape_of(problem: Problem, q: Tensor, k: Tensor, packing: Packing | None) -> Shape:
     """The sizes of a call."""

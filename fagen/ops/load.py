@@ -9,7 +9,7 @@ from typing import Any
 
 from fagen.errors import ArgumentError
 from fagen.ops.checks import Device
-from fagen.ops.forward import AttentionOp
+from fagen.ops.op import AttentionOp
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 
@@ -28,8 +28,9 @@ def load(
     `overrides` are dotted keys, e.g. {"problem.head_dim": 64}. Left to itself the op builds its kernel for
     whatever GPU its tensors are on; `arch`, e.g. "sm_80", pins it to one and refuses every other.
     `device="emu"` makes an op on CPU tensors, which runs the same generated kernel in the emulator; on a
-    machine without a GPU every op does that. The same arguments give the same op. Raises SpecError, and
-    ArgumentError if the name already stands for another spec in this process.
+    machine without a GPU every op does that. The same arguments give the same op. Raises SpecError;
+    PlanError if a pass of problem.passes does not fit; ArgumentError if the name already stands for another
+    spec in this process.
     """
     if device not in (None, "emu"):
         raise ArgumentError(

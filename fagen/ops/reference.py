@@ -25,6 +25,8 @@ def attention(
     cu_seqlens_k: Tensor | None = None,
     *,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    kept: Tensor | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, Tensor]:
     """Attention of `problem` on these very values, computed and returned in `dtype`.
@@ -36,20 +38,24 @@ def attention(
 
     Layout thd: q [tokens_q, heads_q, head_dim], k and v [tokens_k, heads_kv, ...], the offsets of the
     sequences [sequences + 1]; LSE [heads_q, tokens_q]. A row of no sequence has out 0 and LSE -inf.
+
+    `kept`, bool [batch, heads_q, seqlen_q, seqlen_k] by the longest sequences' lengths, says which elements
+    of P a dropout of probability `dropout_p` keeps; see `dropout_mask.kept`. LSE is that without dropout.
     """
     if problem.layout == "thd":
         out = q.new_zeros((*q.shape[:2], problem.dim_v), dtype=dtype)
         lse = q.new_full((q.shape[1], q.shape[0]), -math.inf, dtype=dtype)
-        for rows, one in _sequences(q, k, v, cu_seqlens_q, cu_seqlens_k):
-            own_out, own_lse = attention(_alone(problem), *one, scale=scale, dtype=dtype)
+        for i, (rows, one) in enumerate(_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k)):
+            dropout = {"dropout_p": dropout_p, "kept": _of_sequence(kept, i, *one)}
+            own_out, own_lse = attention(_alone(problem), *one, scale=scale, dtype=dtype, **dropout)
             out[rows], lse[:, rows] = own_out[0], own_lse[0]
         return out, lse
     q, k, v = _by_head(problem, q.to(dtype), k.to(dtype), v.to(dtype))
-    scores = _default_scale(problem, scale) * (q @ k.mT)
+    scores = _capped(problem, _default_scale(problem, scale) * (q @ k.mT))
     scores = scores.masked_fill(~visible(problem, q.shape[-2], k.shape[-2], q.device), -math.inf)
     lse = scores.logsumexp(dim=-1)
     p = (scores - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp()
-    return _in_layout(problem, p @ v), lse
+    return _in_layout(problem, _dropped(p, kept, dropout_p) @ v), lse
 
 
 def plain_attention(
@@ -61,19 +67,28 @@ def plain_attention(
     cu_seqlens_k: Tensor | None = None,
     *,
     scale: float | None = None,
-) -> Tensor:
-    """Eager attention in the input dtype with fp32 softmax: `out` of `attention`, rounded at every step."""
+    dropout_p: float = 0.0,
+    kept: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`attention` as an eager model writes it: in the input dtype, rounded at every step, with fp32 softmax.
+
+    LSE is fp32.
+    """
     if problem.layout == "thd":
         out = q.new_zeros((*q.shape[:2], problem.dim_v))
-        for rows, one in _sequences(q, k, v, cu_seqlens_q, cu_seqlens_k):
-            out[rows] = plain_attention(_alone(problem), *one, scale=scale)[0]
-        return out
+        lse = q.new_full((q.shape[1], q.shape[0]), -math.inf, dtype=torch.float32)
+        for i, (rows, one) in enumerate(_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k)):
+            dropout = {"dropout_p": dropout_p, "kept": _of_sequence(kept, i, *one)}
+            own_out, own_lse = plain_attention(_alone(problem), *one, scale=scale, **dropout)
+            out[rows], lse[:, rows] = own_out[0], own_lse[0]
+        return out, lse
     q, k, v = _by_head(problem, q, k, v)
-    scores = _default_scale(problem, scale) * (q @ k.mT)
+    scores = _capped(problem, (_default_scale(problem, scale) * (q @ k.mT)).float())
     seen = visible(problem, q.shape[-2], k.shape[-2], q.device)
-    p = scores.masked_fill(~seen, -math.inf).softmax(dim=-1, dtype=torch.float32)
+    scores = scores.masked_fill(~seen, -math.inf)
+    p = scores.softmax(dim=-1)
     p = p.masked_fill(~seen, 0.0)  # a row that sees no key: softmax made it NaN
-    return _in_layout(problem, p.to(v.dtype) @ v)
+    return _in_layout(problem, _dropped(p, kept, dropout_p).to(v.dtype) @ v), scores.logsumexp(dim=-1)
 
 
 def allowed_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:
@@ -82,11 +97,22 @@ def allowed_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:
     Twice the error of `plain`, from `plain_attention`, plus 1e-4 (fp16) or 4e-4 (bf16) times
     max(1, largest absolute exact value).
     """
+    plain_error, rounding = _errors(problem, plain, exact)
+    return 2 * plain_error + rounding
+
+
+def allowed_gradient_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:
+    """The same of a gradient, with those of ops.reference_gradients: three times the one, ten the other."""
+    plain_error, rounding = _errors(problem, plain, exact)
+    return 3 * plain_error + 10 * rounding
+
+
+def _errors(problem: Problem, plain: Tensor, exact: Tensor) -> tuple[float, float]:
     if exact.numel() == 0:
-        return 0.0
+        return 0.0, 0.0
     rounding = {"fp16": 1e-4, "bf16": 4e-4}[problem.dtype]
     plain_error = (plain.to(exact.dtype) - exact).abs().max().item()
-    return 2 * plain_error + rounding * max(1.0, exact.abs().max().item())
+    return plain_error, rounding * max(1.0, exact.abs().max().item())
 
 
 def visible(problem: Problem, seqlen_q: int, seqlen_k: int, device: torch.device | None = None) -> Tensor:
@@ -111,6 +137,19 @@ def _sequences(
     for queries, keys in starts:
         rows, columns = slice(*queries), slice(*keys)
         yield rows, (q[rows].unsqueeze(0), k[columns].unsqueeze(0), v[columns].unsqueeze(0))
+
+
+def _of_sequence(kept: Tensor | None, i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
+    return None if kept is None else kept[i : i + 1, :, : q.shape[1], : k.shape[1]]
+
+
+def _capped(problem: Problem, scores: Tensor) -> Tensor:
+    cap = problem.softcap
+    return scores if cap is None else cap * (scores / cap).tanh()
+
+
+def _dropped(p: Tensor, kept: Tensor | None, dropout_p: float) -> Tensor:
+    return p if kept is None else p.masked_fill(~kept, 0.0) / (1 - dropout_p)
 
 
 def _alone(problem: Problem) -> Problem:

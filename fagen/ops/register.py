@@ -15,95 +15,145 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fagen.errors import ArgumentError
-from fagen.ops.checks import Device, check_tensors
-from fagen.ops.layout import Packing, result_sizes
-from fagen.ops.packing import check_packing
-from fagen.spec.model import Problem, Spec
-
-# (q, k, v, packing, scale); no packing in batched layouts.
-Run = Callable[[Tensor, Tensor, Tensor, Packing | None, float | None], tuple[Tensor, Tensor]]
-
-_PACKING = "Tensor cu_seqlens_q, Tensor cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, "
+from fagen.ops.backward import Backward, Gradients, Inputs
+from fagen.ops.checks import Device, check_tensor, check_tensors
+from fagen.ops.forward import Forward
+from fagen.ops.layout import result_sizes
+from fagen.ops.schema import Schema
+from fagen.spec.model import Spec
 
 _LIBRARY = torch.library.Library("fagen", "FRAGMENT")
 _LOCK = Lock()
 _specs: dict[str, Spec] = {}  # by op name, without what to tune
 
 
-def register(name: str, spec: Spec, run: Run, device: Device = None) -> OpOverload:
-    """The op `fagen::name(q, k, v, scale=None) -> (out, lse)`, computed by `run`; defined on first use.
+def register(
+    name: str, spec: Spec, forward: Forward, backward: Backward | None, device: Device = None
+) -> OpOverload:
+    """The op `fagen::name`, see `Schema.forward`, computed by `forward`; defined on first use.
 
-    With packed sequences it takes the fields of Packing after v. `device` is the op's (see ops.checks). A
-    second registration with an equal spec returns the first one's op. Raises ArgumentError if `name` already
-    stands for a spec that differs in anything but `tune`.
+    With a backward, `fagen::name_backward` is its gradient. `device` is the op's (see ops.checks). A second
+    registration with an equal spec returns the first one's op. Raises ArgumentError if one of the names
+    already stands for a spec that differs in anything but `tune`.
     """
     spec = spec.model_copy(update={"tune": {}})
+    gradient = f"{name}_backward"
+    names = [name] if backward is None else [name, gradient]
     with _LOCK:
+        for own in names:
+            if _specs.get(own, spec) != spec:
+                found = "; ".join(_differences("", _specs[own].model_dump(), spec.model_dump()))
+                raise ArgumentError(
+                    f"name: torch.ops.fagen.{own} is already an op with another spec ({found}); "
+                    "allowed: one spec per name in a process (give this one another name)"
+                )
         if name not in _specs:
-            _define(name, spec.problem, run, device)
-            _specs[name] = spec
-        elif _specs[name] != spec:
-            found = "; ".join(_differences("", _specs[name].model_dump(), spec.model_dump()))
-            raise ArgumentError(
-                f"name: torch.ops.fagen.{name} is already an op with another spec ({found}); "
-                "allowed: one spec per name in a process (give this one another name)"
-            )
+            _define_forward(name, spec, forward, device)
+            if backward is None:
+                _refuse_autograd(name, spec)
+            else:
+                _define_backward(gradient, spec, backward)
+                _define_autograd(name, gradient, Schema(spec))
+            _specs.update(dict.fromkeys(names, spec))
     return getattr(torch.ops.fagen, name).default
 
 
-def _define(name: str, problem: Problem, run: Run, device: Device) -> None:
-    packed = problem.layout == "thd"
-    _LIBRARY.define(
-        f"{name}(Tensor q, Tensor k, Tensor v, {_PACKING if packed else ''}float? scale=None) "
-        "-> (Tensor out, Tensor lse)",
-        # Strides and alignment of q, k and v are checked, so a compiler must not choose others.
-        tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
-    )
+def _define_forward(name: str, spec: Spec, forward: Forward, device: Device) -> None:
+    schema, problem = Schema(spec), spec.problem
 
-    def fake(
-        q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, scale: float | None
-    ) -> tuple[Tensor, Tensor]:
-        check_tensors(problem, q, k, v, device)
-        if packing is not None:
-            check_packing(packing, q)
+    def run(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        packing, seed, _, options = schema.read(rest, backward=False)
+        _check_seed(seed, q)
+        return tuple(x for x in forward(q, k, v, packing, seed, *options) if x is not None)
+
+    def fake(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        packing, seed, *_ = schema.read(rest, backward=False)
+        check_tensors(problem, q, k, v, packing, device)
+        _check_seed(seed, q)
         out_sizes, lse_sizes = result_sizes(problem, q)
-        return q.new_empty(out_sizes), q.new_empty(lse_sizes, dtype=torch.float32)
+        row_stats = [(2, *lse_sizes)] if schema.has_row_stats else []
+        in_fp32 = (q.new_empty(sizes, dtype=torch.float32) for sizes in (lse_sizes, *row_stats))
+        return q.new_empty(out_sizes), *in_fp32
 
-    with_schema = _packed if packed else _batched
+    _define(schema.forward(name), run, fake)
+
+
+def _check_seed(seed: Tensor | None, q: Tensor) -> None:
+    if seed is not None:
+        check_tensor("seed", seed, (1,), torch.int64, q)
+
+
+def _define_backward(name: str, spec: Spec, backward: Backward) -> None:
+    schema = Schema(spec)
+
+    def read(args: tuple[Any, ...]) -> tuple[Inputs, tuple[Any, ...]]:
+        dout, dlse, q, k, v, out, lse, *others = args
+        packing, seed, row_stats, options = schema.read(others, backward=True)
+        return Inputs(dout, dlse, q, k, v, out, lse, packing, seed, row_stats), options
+
+    def run(*args: Any) -> Gradients:
+        given, options = read(args)
+        return backward(given, *options)
+
+    def fake(*args: Any) -> Gradients:
+        given, _ = read(args)
+        backward.check(given)
+        dq, dk, dv = (x.new_empty(x.shape) for x in (given.q, given.k, given.v))
+        return dq, dk, dv
+
+    def second(ctx: Any, *grads: Tensor) -> None:
+        raise ArgumentError(
+            f"create_graph: the gradients of {spec.name} were differentiated; allowed: first derivatives"
+        )
+
+    _define(schema.backward(name), run, fake)
+    torch.library.register_autograd(f"fagen::{name}", second, lib=_LIBRARY)
+
+
+def _define(schema: str, run: Callable, fake: Callable) -> None:
+    # Strides and alignment of q, k and v are checked, so a compiler must not choose others.
+    name = _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     # For every device: a tensor that is on the wrong one gets the op's own error.
-    _LIBRARY.impl(name, with_schema(run), "CompositeExplicitAutograd")
-    torch.library.register_fake(f"fagen::{name}", with_schema(fake), lib=_LIBRARY)
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"fagen::{name}", fake, lib=_LIBRARY)
 
+
+def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
+    """Have `gradient` compute the gradients of `name`; what is kept for it are tensors given or got."""
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        out, lse, *row_stats = output
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*row_stats)
+        q, k, v, *rest = inputs
+        packing, seed, _, ctx.options = schema.read(rest, backward=False)
+        ctx.lengths = () if packing is None else packing.lengths
+        offsets = () if packing is None else packing.offsets
+        seeds = () if seed is None else (seed,)
+        ctx.save_for_backward(q, k, v, out, lse, *offsets, *seeds, *row_stats)
+
+    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        nothing = (None,) * len(ctx.needs_input_grad)
+        if dout is None and dlse is None:
+            return nothing
+        q, k, v, out, lse, *rest = ctx.saved_tensors
+        offsets, others = (rest[:2], rest[2:]) if ctx.lengths else ([], rest)
+        dout = torch.zeros_like(out) if dout is None else dout
+        run = getattr(torch.ops.fagen, gradient)
+        gradients = run(dout, dlse, q, k, v, out, lse, *offsets, *ctx.lengths, *others, *ctx.options)
+        return *gradients, *nothing[3:]
+
+    torch.library.register_autograd(f"fagen::{name}", backward, setup_context=keep, lib=_LIBRARY)
+
+
+def _refuse_autograd(name: str, spec: Spec) -> None:
     def backward(ctx: Any, *grads: Tensor) -> None:
         raise ArgumentError(
-            f"q, k, v: require grad, but {name} has no backward (problem.passes: {list(problem.passes)}); "
-            "call it under torch.no_grad() or on detached tensors"
+            f"q, k, v: require grad, but {name} has no backward (problem.passes: "
+            f"{list(spec.problem.passes)}); call it under torch.no_grad() or on detached tensors"
         )
 
     torch.library.register_autograd(f"fagen::{name}", backward, lib=_LIBRARY)
-
-
-def _batched(run: Run) -> Callable[..., tuple[Tensor, Tensor]]:
-    def with_schema(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> tuple[Tensor, Tensor]:
-        return run(q, k, v, None, scale)
-
-    return with_schema
-
-
-def _packed(run: Run) -> Callable[..., tuple[Tensor, Tensor]]:
-    def with_schema(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        cu_seqlens_q: Tensor,
-        cu_seqlens_k: Tensor,
-        max_seqlen_q: int,
-        max_seqlen_k: int,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        return run(q, k, v, Packing(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), scale)
-
-    return with_schema
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The kernel's one argument on one set of shapes and strides: all of it but addresses."""
+"""A kernel's one argument on one set of shapes and strides: all of it but addresses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from fagen.hw.dtypes import DTYPES
 from fagen.plan import maps, params
-from fagen.plan.ir import Plan
+from fagen.plan.backward_launch import workspaces
+from fagen.plan.kernels import KernelPlan
 from fagen.plan.launch import Launch, Shape
 from fagen.plan.maps import Operand, Strides
 from fagen.plan.params import Param
 from fagen.plan.tensor_map import TensorMap
 
-LSE_BYTES, OFFSET_BYTES = 4, 4  # of an element
-COUNTERS_BYTES = 8
+FLOAT_BYTES, OFFSET_BYTES = 4, 4  # of an element
+COUNTERS_BYTES, SEED_BYTES = 8, 8
 
 
 @dataclass(frozen=True)
@@ -22,37 +23,42 @@ class Arguments:
     """What launchers of a planned kernel are made from, beside its `Launch`."""
 
     params: tuple[Param, ...]
+    addresses: tuple[str, ...]  # what a launcher takes, in this order; 0 for what there is not
     numbers: dict[str, int | float]  # by parameter
     maps: dict[str, TensorMap]  # by tensor
-    extents: dict[str, int]  # bytes from the first to the last element of what params.ADDRESSES names
+    extents: dict[str, int]  # bytes from the first to the last element of what each of `addresses` names
 
 
-def arguments(plan: Plan, shape: Shape, launch: Launch, strides: Mapping[str, Strides]) -> Arguments:
-    """For tensors q, k, v and out of these strides; the launch is that of the shape, and not empty.
+def arguments(kernel: KernelPlan, shape: Shape, launch: Launch, strides: Mapping[str, Strides]) -> Arguments:
+    """For tensors of these strides; the launch is the kernel's on that shape, and not empty.
 
+    `strides` has q, k, v and out, in the backward also dout, dq, dk and dv.
     Raises PlanError for a tensor that TMA cannot describe.
     """
-    problem, scalars = plan.spec.problem, launch.scalars
+    plan, problem = kernel.plan, kernel.plan.spec.problem
     batch, rows_q, rows_k = shape.batch, shape.seqlen_q, shape.seqlen_k
     if problem.layout == "thd":
-        batch, rows_q, rows_k = 1, scalars.tokens_q, scalars.tokens_k
-    operands = {
-        "q": Operand(batch, rows_q, shape.heads_q, problem.head_dim, strides["q"]),
-        "k": Operand(batch, rows_k, shape.heads_kv, problem.head_dim, strides["k"]),
-        "v": Operand(batch, rows_k, shape.heads_kv, problem.dim_v, strides["v"]),
-        "out": Operand(batch, rows_q, shape.heads_q, problem.dim_v, strides["out"]),
-    }
+        batch, rows_q, rows_k = 1, shape.rows_q, shape.rows_k
+    q = (batch, rows_q, shape.heads_q, problem.head_dim)
+    k = (batch, rows_k, shape.heads_kv, problem.head_dim)
+    v = (batch, rows_k, shape.heads_kv, problem.dim_v)
+    out = (batch, rows_q, shape.heads_q, problem.dim_v)
+    sizes = {"q": q, "dq": q, "k": k, "dk": k, "v": v, "dv": v, "out": out, "dout": out}
+    operands = {name: Operand(*sizes[name], own) for name, own in strides.items()}
     element = DTYPES[problem.dtype].bytes
     extents = {name: operand.extent * element for name, operand in operands.items()}
-    extents["lse"] = LSE_BYTES * shape.heads_q * scalars.tokens_q
-    extents["counters"] = COUNTERS_BYTES
+    extents["lse"] = extents["dlse"] = FLOAT_BYTES * shape.heads_q * shape.rows_q
+    extents["o_sum"] = 0  # but of v1
+    extents["row_stats"] = 2 * extents["lse"]  # v1's
+    extents["counters"], extents["seed"] = COUNTERS_BYTES, SEED_BYTES
     extents["cu_seqlens_q"] = extents["cu_seqlens_k"] = OFFSET_BYTES * (shape.batch + 1)
-    fields = params.forward(plan)
-    mapped = {name: own for name, own in operands.items() if any(p.name == f"{name}_map" for p in fields)}
+    extents |= workspaces(plan, shape)
+    mapped = {name: own for name, own in operands.items() if any(p.is_map_of(name) for p in kernel.params)}
     return Arguments(
-        params=fields,
-        numbers=scalars._asdict() | _stride_numbers(strides),
-        maps=maps.maps(plan, mapped, 1 << scalars.group_log2),
+        params=kernel.params,
+        addresses=params.FORWARD if plan.direction == "forward" else params.BACKWARD,
+        numbers=launch.scalars._asdict() | _stride_numbers(strides),
+        maps=maps.maps(plan, mapped, 1 << launch.scalars.group_log2),
         extents=extents,
     )
 

@@ -32,6 +32,12 @@ class Blocks:
         """K/V blocks."""
         return -(-self.seqlen_k // self.tile_kv)
 
+    @property
+    def transposed(self) -> Blocks:
+        """The same blocks, with keys for queries."""
+        left, right = self.window
+        return Blocks(self.seqlen_k, self.seqlen_q, self.tile_kv, self.tile_q, (right, left))
+
     def of(self, q_block: int) -> int:
         """K/V blocks that the mask leaves one Q block: a run without gaps."""
         return self._ends(q_block, 1) - self._starts(q_block, 1)

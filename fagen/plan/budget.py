@@ -127,6 +127,9 @@ def values(tiling: Tiling, dim: int, dim_v: int, element_bytes: int, arch: Arch)
         symbols.math_registers: tiling.math_registers,
         symbols.cluster: tiling.cluster,
         symbols.polynomial: tiling.polynomial,
+        symbols.warps_q: tiling.warps_q,
+        symbols.warps_dq: tiling.warps_dq,
+        symbols.ds_stages: tiling.ds_stages,
     }
 
 

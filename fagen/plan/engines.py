@@ -27,6 +27,11 @@ SOFTMAX = Br * Bc * sp.Rational(5, 2)
 # share a row.
 MAXIMA = Br * Bc + 32 * Br
 POLYNOMIAL_OPERATIONS = 8  # per exponential off the exp2 unit: range reduction, 3 FMA, the exponent put back
+# Of a soft cap, per score: exp2 and reciprocal; a product, a sum and a fused pair.
+SOFTCAP_MUFU, SOFTCAP_OPERATIONS = 2, 3
+# Of dropout, per score: an eighth of Philox's ten rounds, each of 2 wide products at half rate and 4 others;
+# then its random number is cut out and compared, and the score kept or not.
+DROPOUT_OPERATIONS = 13
 KV_TILE = Bc * (d + dv) * bytes_
 HBM_BYTES = 2 * Br * Bc * (d + dv) * bytes_ / REFERENCE_SEQLEN
 

@@ -1,9 +1,9 @@
-"""A plan as a person reads it: one list of sections, shown as rich tables, as Markdown or as JSON."""
+"""The plan of a pass as a person reads it: one list of sections, as rich tables, as Markdown or as JSON."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from fagen.plan import io
-from fagen.plan.family import RESOLVED
-from fagen.plan.formulas import FORMULAS, SYMBOLS, R, f, law
+from fagen.plan.backward_launch import launches, workspaces
+from fagen.plan.family import RESOLVED, Family
+from fagen.plan.formulas import FORMULAS, SYMBOLS, Formula, R, f, law, miss
 from fagen.plan.ir import Account, Plan
-from fagen.plan.launch import Shape, launch
+from fagen.plan.kernels import kernels, main_kernel
+from fagen.plan.launch import Shape
 from fagen.plan.planner import FAMILIES
 from fagen.plan.predict import predict
 
 DEFAULT_SHAPE = Shape(batch=2, seqlen_q=8192, seqlen_k=8192, heads_q=16, heads_kv=16)
 
+# True of the backwards.
+FIXED_ORDER = "always: every gradient is summed in a fixed order, over the tiles of one head"
+ATOMIC_ORDER = "dK and dV always; dQ is summed by atomics (problem.deterministic: true fixes the order)"
 # True of these forwards by construction: one CTA for each (batch, head, Q block), and no second kernel.
 BATCH_INVARIANCE = (
     "always, without a setting: one CTA walks all keys of its queries in a fixed order (no split-KV, no sums "
@@ -62,12 +67,13 @@ def sections(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> list[Section]:
         *map(_account, plan.accounts),
         _shared_memory(plan),
         *([_barriers(plan)] if plan.tiling.load_warps else ()),
-        _symbols("Symbols of the budgets and engines", FAMILIES[plan.spec.family].symbols),
+        _symbols("Symbols of the budgets and engines", _family(plan).symbols),
         _engines(plan),
+        _kernels(plan, shape),
         _launch(plan, shape),
         _prediction(plan, shape),
         _traffic(plan, shape),
-        _formulas(),
+        _formulas(plan),
         _symbols("Symbols of the traffic formulas", SYMBOLS),
     ]
 
@@ -77,9 +83,15 @@ def to_tables(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> Group:
     return Group(*(part for section in sections(plan, shape) for part in _rich(section)))
 
 
-def to_markdown(plan: Plan) -> str:
-    """The sections as a Markdown page, for the default shape; the same plan always gives the same text."""
-    return f"# The plan of {plan.spec.name}\n\n" + "\n".join(map(_markdown, sections(plan)))
+def to_markdown(plans: Sequence[Plan]) -> str:
+    """The sections of a spec's passes as a Markdown page, for the default shape.
+
+    The same plans always give the same text.
+    """
+    return "\n".join(
+        f"# The {plan.direction} of {plan.spec.name}\n\n" + "\n".join(map(_markdown, sections(plan)))
+        for plan in plans
+    )
 
 
 def to_json(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
@@ -87,20 +99,26 @@ def to_json(plan: Plan, shape: Shape = DEFAULT_SHAPE) -> dict[str, Any]:
     return {_key(section.title): _json(section) for section in sections(plan, shape)}
 
 
+def _family(plan: Plan) -> Family:
+    return FAMILIES[plan.spec.family, plan.direction]
+
+
 def _kernel(plan: Plan) -> Section:
     spec, problem, arch, device = plan.spec, plan.spec.problem, plan.arch, plan.device
     facts = {
         "name": Code(spec.name),
-        "kernel": Code(plan.symbol),
         "family": spec.family,
         "arch": arch.name,
         "device": f"{device.name}: {device.sms} SMs at {device.clock_hz / 1e9:.2f} GHz",
-        "passes": ", ".join(problem.passes),
+        "pass": plan.direction,
         "dtype": problem.dtype,
         "head_dim": problem.head_dim,
         "head_dim_v": problem.dim_v,
         "layout": problem.layout,
         "mask": _mask(problem.window),
+        "softcap": "none" if problem.softcap is None else problem.softcap,
+        "dropout": problem.dropout,
+        **({"deterministic": problem.deterministic} if plan.direction == "backward" else {}),
         "batch-invariant": _batch_invariance(plan),
     }
     notes = [
@@ -108,7 +126,7 @@ def _kernel(plan: Plan) -> Section:
         for row in (arch, device)
         if row.estimates
     ]
-    return _facts("Kernel", facts, notes)
+    return _facts("Problem", facts, notes)
 
 
 def _mask(window: tuple[int | None, int | None]) -> str:
@@ -126,6 +144,8 @@ def _mask(window: tuple[int | None, int | None]) -> str:
 
 def _batch_invariance(plan: Plan) -> str:
     tiling = plan.tiling
+    if plan.direction == "backward":
+        return FIXED_ORDER if plan.spec.problem.deterministic or plan.spec.family == "v1" else ATOMIC_ORDER
     if tiling.rescales:
         return BATCH_INVARIANCE
     return f"{BATCH_INVARIANCE}; {PACKED_TOGETHER if tiling.pack_gqa else RESCALED_TOGETHER}"
@@ -134,7 +154,7 @@ def _batch_invariance(plan: Plan) -> str:
 def _schedule(plan: Plan) -> Section:
     rows = (
         (Code(key), RESOLVED[key](plan.tiling), "planner" if key in plan.planned else "spec")
-        for key in FAMILIES[plan.spec.family].keys
+        for key in _family(plan).keys
     )
     return Section("Schedule", ("key", "value", "chosen by"), tuple(rows))
 
@@ -167,18 +187,25 @@ def _shared_memory(plan: Plan) -> Section:
         "Shared memory map",
         ("buffer", "offset", "stages", "rows", "columns", "bytes"),
         tuple(rows),
-        (f"columns are padded to {FAMILIES[plan.spec.family].padding}; O leaves {_way_of_o(plan)}",),
+        (f"columns are padded to {_family(plan).padding}; {_way_out(plan)}",),
     )
 
 
-def _way_of_o(plan: Plan) -> str:
-    if plan.spec.family == "v2":
-        return "through the buffer of Q"
-    return "through a buffer of its own" if plan.tiling.own_o else "straight from registers"
+def _way_out(plan: Plan) -> str:
+    match plan.spec.family, plan.direction:
+        case "v1", "forward":
+            return "O leaves through a buffer of its own, at every step"
+        case "v1", _:
+            return "dQ leaves through a buffer of its own, at every step"
+        case _, "backward":
+            return "dK and dV leave through the buffers of K and V"
+        case "v2", _:
+            return "O leaves through the buffer of Q"
+    return f"O leaves {'through a buffer of its own' if plan.tiling.own_o else 'straight from registers'}"
 
 
 def _barriers(plan: Plan) -> Section:
-    rows, offset = [], plan.barriers_offset
+    rows, offset = [], main_kernel(plan).barriers_offset
     for barrier in plan.barriers:
         rows.append((Code(barrier.name), offset, barrier.stages, barrier.meaning))
         offset += 8 * barrier.stages
@@ -202,18 +229,31 @@ def _engines(plan: Plan) -> Section:
     )
 
 
+def _kernels(plan: Plan, shape: Shape) -> Section:
+    rows = (
+        (kernel.name, Code(kernel.symbol), launched.grid, kernel.threads, kernel.smem_bytes)
+        for kernel, launched in zip(kernels(plan), launches(plan, shape, scale=1.0), strict=True)
+    )
+    return Section(
+        "Kernels",
+        ("kernel", "symbol", "grid", "threads per CTA", "dynamic shared memory, bytes"),
+        tuple(rows),
+        (f"in the order of their launches; grids for B,Sq,Sk,Hq,Hkv = {shape}",),
+    )
+
+
 def _launch(plan: Plan, shape: Shape) -> Section:
-    launched = launch(plan, shape, scale=1.0)
+    launched = io.main_launch(plan, shape)
     facts = {
         "B,Sq,Sk,Hq,Hkv": str(shape),
-        "grid": launched.grid,
         "CTAs at a time": plan.device.sms * plan.tiling.ctas_per_sm,
-        "threads per CTA": plan.tiling.threads,
-        "dynamic shared memory, bytes": plan.smem_bytes,
         "heads side by side": launched.scalars.heads_abreast,
     }
     if launched.cluster > 1:
         facts["CTAs of a cluster"] = launched.cluster
+    taken = {param.name for kernel in kernels(plan) for param in kernel.params}
+    sizes = workspaces(plan, shape)
+    facts |= {f"workspace {name}, bytes": size for name, size in sizes.items() if name in taken}
     return _facts("Launch", facts)
 
 
@@ -225,40 +265,50 @@ def _prediction(plan: Plan, shape: Shape) -> Section:
         "TFLOP/s": predicted.tflops,
         "bound": predicted.bound,
     }
-    return _facts(
-        "Predicted forward", facts, ("a model's prediction, not a measurement; visible pairs only",)
-    )
+    notes = ("a model's prediction, not a measurement; visible pairs only",)
+    return _facts("Prediction", facts, notes)
 
 
 def _traffic(plan: Plan, shape: Shape) -> Section:
     at = io.setting(plan, shape)
-    speeds = {"HBM": plan.device.hbm_bytes_per_s, "L2": plan.device.l2_bytes_per_s}
+    hbm = plan.device.hbm_bytes_per_s
+    speeds = {"paper": hbm, "HBM": hbm, "L2": plan.device.l2_bytes_per_s}
     rows = []
-    for one in FORMULAS:
+    for one in _formulas_of(plan):
         moved, values = io.evaluate(one, at), io.values(one, at)
-        visited, reads = (float(values[symbol]) if one.bytes.has(symbol) else None for symbol in (f, R))
+        shares = (float(values[symbol]) if one.bytes.has(symbol) else None for symbol in (f, R, miss))
         time = moved / speeds[one.level] * 1e6
-        rows.append((one.algorithm, one.direction, one.level, moved, time, visited, reads, _theta(law(one))))
+        rows.append((one.algorithm, one.level, moved, time, *shares, _theta(law(one))))
     return Section(
         "Traffic",
-        ("algorithm", "pass", "level", "bytes", "us at peak", "f", "R", "growth of one head"),
+        ("algorithm", "level", "bytes", "us at peak", "f", "R", "miss", "growth of one head"),
         tuple(rows),
         (
-            f"for B,Sq,Sk,Hq,Hkv = {shape}; f and R: see the symbols below",
-            "HBM: bytes over the memory bus (standard, v1: without a cache, as in the papers; v2: after L2); "
-            "L2: bytes that the SMs ask of L2",
-            "v2 is this kernel's tile; v1 has the blocks of its paper in this chip's shared memory",
+            f"for B,Sq,Sk,Hq,Hkv = {shape}; f, R and miss: see the symbols below",
+            "HBM: bytes over the memory bus, after L2; paper: without a cache, as in the papers; L2: bytes "
+            "that the SMs ask of L2",
+            "the tile is this kernel's; on paper v1 has the blocks of its paper in this chip's shared memory",
         ),
     )
 
 
-def _formulas() -> Section:
+def _formulas(plan: Plan) -> Section:
     rows = (
-        (one.algorithm, one.direction, one.level, part.name, Code(part.bytes))
-        for one in FORMULAS
+        (one.algorithm, one.level, part.name, Code(part.bytes))
+        for one in _formulas_of(plan)
         for part in one.parts
     )
-    return Section("Traffic formulas", ("algorithm", "pass", "level", "part", "bytes"), tuple(rows))
+    return Section("Traffic formulas", ("algorithm", "level", "part", "bytes"), tuple(rows))
+
+
+def _formulas_of(plan: Plan) -> list[Formula]:
+    """Of the kernels' algorithm; to compare, standard attention, and v1 on paper."""
+    shown = ("standard", io.algorithm(plan))
+    return [
+        one
+        for one in FORMULAS
+        if one.direction == plan.direction and (one.algorithm in shown or one.level == "paper")
+    ]
 
 
 def _symbols(title: str, meanings: dict[sp.Symbol, str]) -> Section:

@@ -35,6 +35,15 @@ RESOLVED: dict[str, Callable[[Tiling], Any]] = {
     "scheduler": lambda tiling: tiling.scheduler,
     "cluster": lambda tiling: tiling.cluster,
     "pack_gqa": lambda tiling: tiling.pack_gqa,
+    "backward.tile.q": lambda tiling: tiling.q,
+    "backward.tile.kv": lambda tiling: tiling.kv,
+    "backward.stages.q": lambda tiling: tiling.stages,
+    "backward.stages.ds": lambda tiling: tiling.ds_stages,
+    "backward.warps.q": lambda tiling: tiling.warps_q,
+    "backward.warps.kv": lambda tiling: tiling.warps_kv,
+    "backward.warps.dq": lambda tiling: tiling.warps_dq,
+    "backward.ctas_per_sm": lambda tiling: tiling.ctas_per_sm,
+    "backward.scheduler": lambda tiling: tiling.scheduler,
 }
 
 

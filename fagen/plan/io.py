@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd
+from functools import cache
+from math import exp, gcd
 from typing import Any
 
 import sympy as sp
 
 from fagen.hw.dtypes import DTYPES
+from fagen.plan.backward_launch import launches
 from fagen.plan.blocks import Blocks, Window
-from fagen.plan.formulas import STATISTIC, V1_BLOCKS, B, Formula, Hk, Hq, M, Nk, Nq, R, Tc, Tr, f
+from fagen.plan.formulas import (
+    ACCUMULATOR,
+    STATISTIC,
+    V1_BLOCKS,
+    B,
+    Formula,
+    Hk,
+    Hq,
+    M,
+    Nk,
+    Nq,
+    R,
+    Tc,
+    Tr,
+    dp,
+    f,
+    miss,
+)
 from fagen.plan.ir import Plan
-from fagen.plan.launch import Shape, launch, queries_per_tile
+from fagen.plan.kernels import kernels
+from fagen.plan.launch import Launch, Shape, queries_per_tile
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv
+from fagen.plan.v2 import pad16
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The numbers that the formulas are evaluated for: a shape, the kernel's tile, and the chip."""
+    """The numbers that the formulas are evaluated for: a shape, a kernel's tile, and the chip."""
 
     batch: int
     seqlen_q: int
@@ -30,14 +51,18 @@ class Setting:
     head_dim_v: int
     element_bytes: int
     window: Window  # the mask: see blocks.py
-    tile_q: int  # queries of a CTA's Q tile, in v2's loop order
+    tile_q: int  # queries of a CTA's Q tile; on paper v1 has the blocks of its paper
     tile_kv: int  # keys of its K/V tile
     smem_bytes: int  # shared memory that one CTA may have
     l2_bytes: int
     ctas: int  # CTAs that run at a time: SMs * CTAs per SM
-    heads_abreast: int  # (batch, query head or heads of one tile) pairs that the forward runs side by side
+    heads_abreast: (
+        int  # pairs that v2 runs side by side: (batch, query head or heads of one tile), or, in the
+    )
+    # backward, (batch, K/V head)
+    dq_columns: int  # of v2's dQ sum: head_dim padded
     heads_per_tile: int = 1  # query heads of one K/V head that share a Q tile
-    longest_first: bool = False  # the shortest quarter of all pairs' Q tiles goes last
+    longest_first: bool = False  # the shortest quarter of all pairs' tiles goes last
     cluster: int = 1  # CTAs of neighbouring Q tiles that load K and V together
 
     @property
@@ -48,7 +73,7 @@ class Setting:
 
 def setting(plan: Plan, shape: Shape) -> Setting:
     """The setting of a plan's kernel and device on a shape."""
-    problem = plan.spec.problem
+    problem, tiling = plan.spec.problem, plan.tiling
     group = shape.heads_q // shape.heads_kv
     return Setting(
         batch=shape.batch,
@@ -61,15 +86,27 @@ def setting(plan: Plan, shape: Shape) -> Setting:
         element_bytes=DTYPES[problem.dtype].bytes,
         window=problem.window,
         tile_q=queries_per_tile(plan, group),
-        tile_kv=plan.tiling.kv,
+        tile_kv=tiling.kv,
         smem_bytes=plan.arch.smem_per_cta,
         l2_bytes=plan.device.l2_bytes,
-        ctas=plan.device.sms * plan.tiling.ctas_per_sm,
-        heads_abreast=launch(plan, shape, scale=1.0).scalars.heads_abreast,
-        heads_per_tile=group if plan.tiling.pack_gqa else 1,
-        longest_first=plan.tiling.longest_first,
-        cluster=plan.tiling.cluster,
+        ctas=plan.device.sms * tiling.ctas_per_sm,
+        heads_abreast=main_launch(plan, shape).scalars.heads_abreast,
+        dq_columns=plan.dim if plan.direction == "backward" else pad16(problem.head_dim),
+        heads_per_tile=group if tiling.pack_gqa else 1,
+        longest_first=tiling.longest_first,
+        cluster=tiling.cluster,
     )
+
+
+def algorithm(plan: Plan) -> str:
+    """Whose formulas a plan's kernels have: later generations keep v2's order of loops."""
+    return "v1" if plan.spec.family == "v1" else "v2"
+
+
+def main_launch(plan: Plan, shape: Shape) -> Launch:
+    """The launch of the kernel that multiplies, with softmax scale 1."""
+    own = zip(kernels(plan), launches(plan, shape, scale=1.0), strict=True)
+    return next(launched for kernel, launched in own if kernel.name == plan.direction)
 
 
 def evaluate(one: Formula, at: Setting) -> int:
@@ -78,12 +115,8 @@ def evaluate(one: Formula, at: Setting) -> int:
 
 
 def values(one: Formula, s: Setting) -> dict[sp.Basic | complex, Any]:
-    """Every symbol of a formula; v1's blocks follow from M, v2's are the kernel's."""
-    if one.algorithm == "v1":
-        elements = {M: s.smem_bytes // s.element_bytes, d: s.head_dim, dv: s.head_dim_v}
-        tile_q, tile_kv = (int(V1_BLOCKS[symbol].subs(elements)) for symbol in (Br, Bc))
-    else:
-        tile_q, tile_kv = s.tile_q, s.tile_kv
+    """Every symbol of a formula."""
+    tile_q, tile_kv = _tile(one, s)
     blocks = Blocks(s.seqlen_q, s.seqlen_k, tile_q, tile_kv, s.window)
     share = Fraction(1)
     if s.seqlen_q and s.seqlen_k:
@@ -99,68 +132,119 @@ def values(one: Formula, s: Setting) -> dict[sp.Basic | complex, Any]:
         Nk: s.seqlen_k,
         d: s.head_dim,
         dv: s.head_dim_v,
+        dp: s.dq_columns,
         bytes_: s.element_bytes,
         Tr: sp.Rational(blocks.along_q, s.heads_per_tile * s.cluster),
         Tc: blocks.along_kv,
         f: sp.Rational(share),
         R: sp.Rational(reads_from_hbm(one.direction, share, s)),
+        miss: sp.Float(missed(one, s)),
     }
+
+
+def _tile(one: Formula, s: Setting) -> tuple[int, int]:
+    """Rows of a Q block and of a K/V block: the kernel's, or those that v1's paper makes of M."""
+    if (one.algorithm, one.level) != ("v1", "paper"):
+        return s.tile_q, s.tile_kv
+    elements = {M: s.smem_bytes // s.element_bytes, d: s.head_dim, dv: s.head_dim_v}
+    tile_q, tile_kv = (int(V1_BLOCKS[symbol].subs(elements)) for symbol in (Br, Bc))
+    return tile_q, tile_kv
+
+
+def missed(one: Formula, s: Setting) -> float:
+    """Share of what an algorithm comes back to that L2 no longer holds (miss), 0 to 1.
+
+    Between two uses of a line pass, through L2: of standard attention two score matrices of all heads; of v1
+    what all CTAs that run at a time go over at one K/V block; of v2's backward what prepare moves.
+    """
+    rows, q_row, v_row = s.heads_q * s.seqlen_q, s.head_dim * s.element_bytes, s.head_dim_v * s.element_bytes
+    if one.algorithm == "standard":
+        return _gone(2 * s.batch * rows * s.seqlen_k * s.element_bytes / s.l2_bytes)
+    if one.algorithm == "v2":
+        return _gone(s.batch * rows * (ACCUMULATOR * s.dq_columns + 2 * v_row) / s.l2_bytes)
+    if one.direction == "forward":
+        row, ctas = q_row + ACCUMULATOR * s.head_dim_v + 2 * STATISTIC, s.batch * s.heads_q  # Q, O, l, m
+    else:  # Q, O, dO, dQ, l, m
+        row = s.heads_per_kv * (q_row + 2 * v_row + ACCUMULATOR * s.head_dim + 2 * STATISTIC)
+        ctas = s.batch * s.heads_kv
+    tile_q, tile_kv = _tile(one, s)
+    walks = Blocks(s.seqlen_q, s.seqlen_k, tile_q, tile_kv, s.window).transposed
+    visits = [walks.of(kv_block) * tile_q for kv_block in range(walks.along_q)]  # rows
+    gone = [visited * _gone(visited * row * min(s.ctas, ctas) / s.l2_bytes) for visited in visits]
+    return sum(gone) / max(sum(visits), 1)
+
+
+@cache
+def _gone(times: float) -> float:
+    """Share of a cyclic walk over `times` what a cache holds that has left it when the walk comes back.
+
+    A line that is brought in takes the place of any other: with a share g brought in at each walk, a line
+    outlives a walk with probability exp(-g * times), so g = 1 - exp(-g * times), from above. A cache that
+    always drops what is longest unused would lose all of it (g = 1) as soon as `times` exceeds 1.
+    """
+    if times <= 1:
+        return 0.0
+    gone, before = 1.0, 2.0
+    while before - gone > 1e-6:
+        gone, before = 1 - exp(-gone * times), gone
+    return gone
 
 
 def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
     """Times that v2's inner-loop operands come from HBM (R).
 
-    The inner-loop operands of one K/V head are its K and V in the forward, and Q, dO, LSE, D and the dQ
-    accumulator of its query heads in the backward. If those of all K/V heads in flight fit L2 together, they
-    are read once. If not, a cyclic walk through more than L2 holds finds nothing of the walk before, so each
-    wave of CTAs reads them again, once for the whole wave, because its CTAs walk side by side.
+    The inner-loop operands of one K/V head are its K and V in the forward, and Q, dO, LSE, D and the dQ sum
+    of its query heads in the backward. If those of all K/V heads in flight fit L2 together, they are read
+    once. If not, a cyclic walk through more than L2 holds finds nothing of the walk before, so each wave of
+    CTAs reads them again, once for the whole wave, because its CTAs walk side by side.
     """
     row = (s.head_dim + s.head_dim_v) * s.element_bytes
     if direction == "forward":
         operands = s.seqlen_k * row
+        own = s.tile_q * s.heads_per_tile * row  # Q and O of a CTA
         blocks = _blocks(s.seqlen_q, s.tile_q)  # of one (batch, query head) pair
-        groups = _blocks(s.ctas, max(s.heads_abreast * blocks, 1))
-        pairs = min(groups * s.heads_abreast, s.batch * s.heads_q // s.heads_per_tile)
         sharing = s.heads_per_kv // s.heads_per_tile  # pairs of one K/V head
-        in_flight = _blocks(pairs, sharing)
-        ctas_per_head = sharing * blocks
     else:
-        operands = s.heads_per_kv * s.seqlen_q * (row + 4 * s.head_dim + 2 * STATISTIC)
-        ctas_per_head = _blocks(s.seqlen_k, s.tile_kv)
-        in_flight = min(_blocks(s.ctas, max(ctas_per_head, 1)), s.batch * s.heads_kv)
+        operands = s.heads_per_kv * s.seqlen_q * (row + ACCUMULATOR * s.dq_columns + 2 * STATISTIC)
+        own = 2 * s.tile_kv * row  # K, V, dK and dV of a CTA
+        blocks = _blocks(s.seqlen_k, s.tile_kv)
+        sharing = 1
+    groups = _blocks(s.ctas, max(s.heads_abreast * blocks, 1))
+    pairs = min(groups * s.heads_abreast, s.batch * s.heads_kv * sharing)
+    in_flight = _blocks(pairs, sharing)
+    ctas_per_head = sharing * blocks
     if in_flight * operands <= s.l2_bytes:
-        again = _read_last(s, operands) if direction == "forward" else Fraction(0)
-        return 1 + again + _cut_pairs(direction, in_flight * operands, ctas_per_head, s)
+        moved = in_flight * operands + s.ctas * own
+        return 1 + _read_last(direction, s, operands) + _cut_heads(moved, ctas_per_head, s)
     waves = _blocks(ctas_per_head, _blocks(s.ctas, in_flight))
     return max(Fraction(1), share * waves)
 
 
-def _read_last(s: Setting, operands: int) -> Fraction:
-    """Share of a head's K and V that longest-first order comes back to after all other heads.
+def _read_last(direction: str, s: Setting, operands: int) -> Fraction:
+    """Share of a head's inner-loop operands that longest-first order comes back to after all other heads.
 
-    The shortest quarter of a head's Q tiles goes last. What it sees has left L2 by then, unless K and V of
-    all heads, `operands` bytes each, fit. A head's last tiles run side by side, so it is read once.
+    The shortest quarter of a head's tiles goes last: the first Q tiles, the last K/V tiles. What it sees has
+    left L2 by then, unless the `operands` bytes of all heads fit. A head's last tiles run side by side, so it
+    is read once.
     """
-    rows = s.tile_q * s.cluster
-    shortest = _blocks(s.seqlen_q, rows) // 4 * rows
+    blocks = Blocks(s.seqlen_q, s.seqlen_k, s.tile_q * s.cluster, s.tile_kv, s.window)
+    blocks = blocks if direction == "forward" else blocks.transposed
+    shortest = blocks.along_q // 4 * blocks.tile_q
     if not (s.longest_first and shortest and operands) or s.batch * s.heads_kv * operands <= s.l2_bytes:
         return Fraction(0)
-    last = Blocks(s.seqlen_q, s.seqlen_k, shortest, s.tile_kv, s.window)
-    return Fraction(last.of(0), last.along_kv)
+    last = replace(blocks, tile_q=shortest)
+    return Fraction(last.of(0 if direction == "forward" else last.along_q - 1), last.along_kv)
 
 
-def _cut_pairs(direction: str, in_flight_bytes: int, ctas_per_head: int, s: Setting) -> Fraction:
-    """Share of the K/V heads that two waves of CTAs read, each from HBM.
+def _cut_heads(moved: int, ctas_per_head: int, s: Setting) -> Fraction:
+    """Share of the K/V heads that two waves of CTAs walk, each from HBM, where a wave moves so many bytes.
 
     Without a mask the CTAs of a wave take equally long and walk side by side, so a head whose CTAs are cut by
     a wave's end is walked once more from its first tile, the one longest unused. It is gone if the wave moved
     more than half of L2 holds: either half of L2 keeps its own copy of what the SMs of both read. (Measured
     on an H200: docs/performance.md.)
     """
-    row = (s.head_dim + s.head_dim_v) * s.element_bytes
-    moved = in_flight_bytes + s.ctas * s.tile_q * s.heads_per_tile * row
-    masked = s.window != (None, None)
-    if direction != "forward" or masked or not ctas_per_head or moved <= s.l2_bytes / 2:
+    if s.window != (None, None) or not ctas_per_head or moved <= s.l2_bytes / 2:
         return Fraction(0)
     heads = s.batch * s.heads_kv
     ends = _blocks(heads * ctas_per_head, s.ctas) - 1  # of waves, but the last

@@ -14,7 +14,10 @@ from fagen.spec.model import Spec
 
 @dataclass(frozen=True)
 class Tiling:
-    """The schedule with every key resolved. What only v3 has is at its default in v2."""
+    """The schedule of a pass with every key resolved. What a family or pass has not is at its default.
+
+    In the backward `stages` are those of Q and dO, and `warps` split K/V rows and Q rows.
+    """
 
     q: int  # rows of Q per CTA (Br)
     kv: int  # rows of K, V per step (Bc)
@@ -35,11 +38,21 @@ class Tiling:
     polynomial: float = 0.0  # share of the exponentials off the exp2 unit
     cluster: int = 1  # CTAs that load each K and V tile together
     pack_gqa: bool = False  # the query heads of one K/V head share a Q tile
+    warps_q: int = 0  # backward: of the warps, those along the rows of Q, of S and dP
+    warps_dq: int = 0  # backward: of the warps, those along the rows of dQ
+    ds_stages: int = 1  # backward: P tiles, and dS tiles, in shared memory
+    softcap: bool = False  # problem.softcap is a number
+    dropout: bool = False  # problem.dropout
 
     @property
     def rows_per_warp(self) -> int:
         """Rows of Q that one warp owns."""
         return self.q // self.warps
+
+    @property
+    def warps_kv(self) -> int:
+        """Backward: warps along the rows of K and V."""
+        return self.warps // self.warps_q
 
     @property
     def rescales(self) -> bool:
@@ -137,31 +150,17 @@ class Engines:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a template prints and a launch needs, for one spec on one arch."""
+    """Everything the templates print and the launches need, for one pass of a spec on one arch."""
 
     spec: Spec
+    direction: str  # "forward" | "backward"
     arch: Arch
     device: Device
     tiling: Tiling
     planned: tuple[str, ...]  # schedule keys that the planner chose
     dim: int  # head_dim padded to what the family multiplies at a time
     dim_v: int  # head_dim_v, likewise
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]  # of the kernel that multiplies
     barriers: tuple[Barrier, ...]  # side by side, in this order
     accounts: tuple[Account, ...]
     engines: Engines
-
-    @property
-    def symbol(self) -> str:
-        """The kernel's extern "C" name."""
-        return f"fagen_{self.spec.name}_fwd"
-
-    @property
-    def barriers_offset(self) -> int:
-        """Where the mbarriers start: after the tiles."""
-        return max(buffer.offset + buffer.bytes for buffer in self.buffers)
-
-    @property
-    def smem_bytes(self) -> int:
-        """Dynamic shared memory per CTA: the tiles and the barriers."""
-        return self.barriers_offset + 8 * sum(barrier.stages for barrier in self.barriers)

@@ -1,6 +1,6 @@
-"""The forward kernel's one argument, field by field: the template prints it as a struct, the launch packs it.
+"""A kernel's one argument, field by field: the template prints it as a struct, the launch packs it.
 
-Kept in one place so that device and host cannot disagree about it.
+Kept in one place so that device and host cannot disagree about it. The fields of a forward are here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,40 @@ from dataclasses import dataclass, replace
 
 from fagen.plan.ir import Plan
 from fagen.plan.tensor_map import BYTES
+from fagen.spec.model import Problem
 
-# What a call brings, in the order that launchers take it; cu_seqlens with packed sequences only.
-ADDRESSES: tuple[str, ...] = ("q", "k", "v", "out", "lse", "counters", "cu_seqlens_q", "cu_seqlens_k")
+# What a call brings, in the order that the launchers of a pass take it; 0 for what there is not.
+FORWARD: tuple[str, ...] = (
+    "q",
+    "k",
+    "v",
+    "out",
+    "lse",
+    "o_sum",
+    "row_stats",
+    "counters",
+    "seed",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+)
+BACKWARD: tuple[str, ...] = (
+    "q",
+    "k",
+    "v",
+    "out",
+    "lse",
+    "dout",
+    "dlse",
+    "dq",
+    "dk",
+    "dv",
+    "dq_sum",
+    "row_stats",
+    "turns",
+    "seed",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+)
 
 MAP = "fagen::ptx::TensorMap"
 MAP_ALIGNMENT = 64
@@ -22,6 +53,7 @@ _NATURAL = {  # code of the struct module, alignment
     MAP: (f"{BYTES}s", MAP_ALIGNMENT),
     "int64_t": ("q", 8),
     "int32_t": ("i", 4),
+    "uint32_t": ("I", 4),
     "float": ("f", 4),
 }
 
@@ -33,13 +65,26 @@ class Param:
     """A field of the kernel's parameter struct."""
 
     name: str
-    ctype: str  # a pointer, "const T*"; MAP, "int64_t", "int32_t", "float"; T is the element type
+    ctype: str  # a pointer, "const T*"; MAP, "int64_t", "int32_t", ...; T is the element type
     meaning: str
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it is an address of ADDRESSES, with its name."""
+        """Whether it is an address of the pass, with its name."""
         return self.ctype.endswith("*")
+
+    def is_map_of(self, tensor: str) -> bool:
+        """Whether it is the tensor map of that tensor."""
+        return self.name == f"{tensor}_map"
+
+    def leads_to(self, tensor: str) -> bool:
+        """Whether the kernel finds that address of the pass through it."""
+        return self.is_map_of(tensor) or (self.is_pointer and self.name == tensor)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the kernel writes where it leads."""
+        return self.is_map_of("out") or (self.is_pointer and not self.ctype.startswith("const"))
 
     @property
     def natural(self) -> tuple[str, int]:
@@ -50,6 +95,13 @@ class Param:
 _COUNTERS = Param("counters", "uint32_t*", "[2], zeros: the next work item, and the CTAs that are done")
 _LSE = Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted")
 _SCALE = Param("scale_log2", "float", "softmax scale * log2(e)")
+_CAPPED_SCALE = Param("scale_log2", "float", "problem.softcap * log2(e)")
+_SOFTCAP_SCALE = Param("softcap_scale", "float", "2 * log2(e) * softmax scale / problem.softcap")
+SEED = Param("seed", "const uint64_t*", "[1]: the key of this call's dropout")
+_DROPOUT = (
+    Param("dropout_threshold", "uint32_t", "of 2^16: random numbers below it drop their element"),
+    Param("dropout_rescale", "float", "1 / (1 - dropout_p)"),
+)
 _COUNTS = (
     Param("batch", "int32_t", "sequences"),
     Param("heads_q", "int32_t", "query heads"),
@@ -60,8 +112,9 @@ _COUNTS = (
     Param("heads_abreast", "int32_t", "(batch, head) pairs that sched/longest_first.cuh runs side by side"),
 )
 # Where they mean something else.
+_PACKED_TILES = {"q_tiles": "Q tiles of the longest sequence"}
 _V3 = {"q_tiles": "Q tiles of the longest sequence, whole clusters of them"}
-_PACKED = {
+PACKED = {
     "lse": "natural-log sum of exp, [heads_q, tokens_q]; null: not wanted",
     "seqlen_q": "queries of the longest sequence",
     "seqlen_k": "keys of the longest sequence",
@@ -83,40 +136,68 @@ _TENSORS = (
 )
 _MAPS = (Param("q_map", MAP, "queries"), Param("k_map", MAP, "keys"), Param("v_map", MAP, "values"))
 _OUT_MAP = Param("out_map", MAP, "output")
-_OFFSETS = (
+OFFSETS = (
     Param("cu_seqlens_q", "const int32_t*", "[batch + 1]: where each sequence's queries start, and the end"),
     Param("cu_seqlens_k", "const int32_t*", "[batch + 1]: where each sequence's keys start, and the end"),
 )
-_TOKENS = Param("tokens_q", "int32_t", "rows of q and out")
+TOKENS_Q = Param("tokens_q", "int32_t", "rows of q and out")
 
 
 def forward(plan: Plan) -> tuple[Param, ...]:
     """The fields of the struct that the plan's kernel takes: maps, then pointers, then numbers."""
-    if plan.spec.family == "v2":
-        strides = [stride for tensor in ("q", "k", "v", "out") for stride in _strides(tensor)]
-        return (*_TENSORS, _LSE, *strides, *_COUNTS, _SCALE)
+    return _v2_forward(plan) if plan.spec.family == "v2" else _v3_forward(plan)
+
+
+def _v2_forward(plan: Plan) -> tuple[Param, ...]:
+    problem = plan.spec.problem
+    is_packed = problem.layout == "thd"
+    fields = (
+        *_TENSORS,
+        _LSE,
+        *(OFFSETS if is_packed else ()),
+        *((SEED,) if problem.dropout else ()),
+        *(stride for tensor in ("q", "k", "v", "out") for stride in strides(tensor)),
+        *_COUNTS,
+        *((TOKENS_Q,) if is_packed else ()),
+        *scales(problem),
+    )
+    return meaning(fields, _PACKED_TILES | PACKED if is_packed else {})
+
+
+def _v3_forward(plan: Plan) -> tuple[Param, ...]:
     by_tma = plan.tiling.own_o  # O leaves by TMA; else through its strides
     counters = (_COUNTERS,) if plan.tiling.has_counters else ()
     maps = (*_MAPS, _OUT_MAP) if by_tma else _MAPS
+    scale = scales(plan.spec.problem)
     if plan.spec.problem.layout == "thd":  # the rows that are of no sequence leave without TMA
-        strides = () if by_tma else _strides("out", ("row", "head"))
-        pointers = (_LSE, *counters, *_OFFSETS, _OUT)
-        return _meaning((*maps, *pointers, *strides, *_COUNTS, _TOKENS, _SCALE), _V3 | _PACKED)
+        steps = () if by_tma else strides("out", ("row", "head"))
+        pointers = (_LSE, *counters, *OFFSETS, _OUT)
+        return meaning((*maps, *pointers, *steps, *_COUNTS, TOKENS_Q, *scale), _V3 | PACKED)
     pointers = (_LSE, *counters) if by_tma else (_LSE, *counters, _OUT)
-    strides = () if by_tma else _strides("out")
+    steps = () if by_tma else strides("out")
     if plan.tiling.pack_gqa:
-        return _meaning((*maps, *pointers, *strides, *_COUNTS, _GROUP, _SCALE), _V3 | _PACK_GQA)
-    return _meaning((*maps, *pointers, *strides, *_COUNTS, _SCALE), _V3)
+        return meaning((*maps, *pointers, *steps, *_COUNTS, _GROUP, *scale), _V3 | _PACK_GQA)
+    return meaning((*maps, *pointers, *steps, *_COUNTS, *scale), _V3)
 
 
-def _strides(tensor: str, axes: tuple[str, ...] = ("batch", "row", "head")) -> tuple[Param, ...]:
+def scales(problem: Problem) -> tuple[Param, ...]:
+    """What scores and probabilities are multiplied by on the way."""
+    return (
+        *((_SCALE,) if problem.softcap is None else (_CAPPED_SCALE, _SOFTCAP_SCALE)),
+        *(_DROPOUT if problem.dropout else ()),
+    )
+
+
+def strides(tensor: str, axes: tuple[str, ...] = ("batch", "row", "head")) -> tuple[Param, ...]:
+    """A tensor's strides."""
     return tuple(
         Param(f"{tensor}_{axis}_stride", "int64_t", f"elements between neighbours of {tensor} along {axis}")
         for axis in axes
     )
 
 
-def _meaning(params: tuple[Param, ...], meanings: Mapping[str, str]) -> tuple[Param, ...]:
+def meaning(params: tuple[Param, ...], meanings: Mapping[str, str]) -> tuple[Param, ...]:
+    """The fields, with the meanings of those that mean something else here."""
     return tuple(replace(param, meaning=meanings.get(param.name, param.meaning)) for param in params)
 
 

@@ -6,30 +6,43 @@ registers to schedule with goes first, ranked by the engines model.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fagen.errors import PlanError
 from fagen.hw.arch import ARCHES, Arch
 from fagen.hw.device import DEVICES, Device, default_device
 from fagen.hw.dtypes import DTYPES
-from fagen.plan import budget, v2, v3
+from fagen.plan import budget, v1, v2, v2_backward, v3
 from fagen.plan.family import RESOLVED, Family
 from fagen.plan.ir import Account, Plan, Tiling
 from fagen.spec.model import Spec
 
-FAMILIES: dict[str, Family] = {"v2": v2.FAMILY, "v3": v3.FAMILY}
+FAMILIES: dict[tuple[str, str], Family] = {  # by family and pass
+    ("v1", "forward"): v1.FORWARD,
+    ("v1", "backward"): v1.BACKWARD,
+    ("v2", "forward"): v2.FAMILY,
+    ("v2", "backward"): v2_backward.FAMILY,
+    ("v3", "forward"): v3.FAMILY,
+    ("v3", "backward"): v2_backward.FAMILY,
+}
+
+PASSES = ("forward", "backward")
 
 ROOMY = 0.99  # of the registers allowed: above it ptxas spills more than a few loop invariants
 NEAR = 0.03  # predictions closer than this are equal: the model is not that good
 
 
-def plan(spec: Spec, arch: str | None = None) -> Plan:
-    """Resolve `spec` for its own arch, or for another one (a retarget, with that arch's default device).
+def plan(spec: Spec, arch: str | None = None, direction: str = "forward") -> Plan:
+    """Resolve a pass of `spec`, for its own arch or for another one (with that arch's default device).
 
     Raises PlanError if `arch` is unknown or cannot run the family, if the spec's device has another arch, or
     if no choice of the keys left open fits; the message then gives the budget of the one that came closest.
     """
     target = _arch(spec, arch)
     device = _device(spec, target)
-    family = FAMILIES[spec.family]
+    if (spec.family, direction) not in FAMILIES:
+        raise PlanError(f"{spec.name}: family {spec.family} is not there yet ({direction})")
+    family = FAMILIES[spec.family, direction]
     dim, dim_v = family.pad(spec.problem.head_dim), family.pad(spec.problem.dim_v)
     element_bytes = DTYPES[spec.problem.dtype].bytes
     waived = (family.budget.registers,) if "spills" in spec.schedule.allow else ()
@@ -40,7 +53,9 @@ def plan(spec: Spec, arch: str | None = None) -> Plan:
         accounts = family.budget.accounts(tiling, at, target)
         overrun = max(a.used / a.allowed for a in accounts if a.resource not in waived)
         if overrun <= 1:
-            fitting.append((tiling, accounts, family.predict(tiling, at, target, device)))
+            # As without dropout: the same schedule, so that dropout_p = 0 gives the same bits.
+            undropped = replace(tiling, dropout=False)
+            fitting.append((tiling, accounts, family.predict(undropped, at, target, device)))
         elif nearest is None or overrun < nearest[0]:
             nearest = (overrun, tiling, at)
     if not fitting:
@@ -51,12 +66,14 @@ def plan(spec: Spec, arch: str | None = None) -> Plan:
 
     roomy = [choice for choice in fitting if _is_roomy(family, choice[1])] or fitting
     fastest = max(predicted.tflops for _, _, predicted in roomy)
-    tiling, accounts, predicted = min(
+    tiling, accounts, _ = min(
         (choice for choice in roomy if choice[2].tflops >= (1 - NEAR) * fastest),
         key=lambda choice: family.preference(choice[0]),
     )
+    at = budget.values(tiling, dim, dim_v, element_bytes, target)
     return Plan(
         spec=spec,
+        direction=direction,
         arch=target,
         device=device,
         tiling=tiling,
@@ -66,8 +83,15 @@ def plan(spec: Spec, arch: str | None = None) -> Plan:
         buffers=family.buffers(tiling, dim, dim_v, element_bytes),
         barriers=family.barriers(tiling),
         accounts=accounts,
-        engines=predicted,
+        engines=family.predict(
+            tiling, budget.values(tiling, dim, dim_v, element_bytes, target), target, device
+        ),
     )
+
+
+def plans(spec: Spec, arch: str | None = None) -> tuple[Plan, ...]:
+    """The plans of all passes that `spec` has, the forward first. Raises PlanError, as `plan` does."""
+    return tuple(plan(spec, arch, direction) for direction in PASSES if direction in spec.problem.passes)
 
 
 def _arch(spec: Spec, arch: str | None) -> Arch:

@@ -1,4 +1,4 @@
-"""What the models predict for one shape: FLOP, time and speed of the forward."""
+"""What the models predict for one shape: FLOP, time and speed of a pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
 
+from fagen.hw.dtypes import DTYPES
 from fagen.plan import io
+from fagen.plan.backward_launch import workspaces
 from fagen.plan.blocks import Blocks
 from fagen.plan.engines import HBM
 from fagen.plan.formulas import formula
@@ -21,7 +23,7 @@ COUNTED = 50_000  # work items that are handed out one by one; more than that ev
 
 @dataclass(frozen=True)
 class Prediction:
-    """The forward of one shape: FLOP of the visible (query, key) pairs, seconds, and what bounds them."""
+    """A pass on one shape: FLOP of the visible (query, key) pairs, seconds, and what bounds them."""
 
     flops: int
     seconds: float
@@ -34,39 +36,59 @@ class Prediction:
 
 
 def predict(plan: Plan, shape: Shape) -> Prediction:
-    """Time of the forward on the plan's device, by the family's model, or of what it moves through HBM."""
-    seconds, bound = _v3(plan, shape) if plan.spec.family == "v3" else _v2(plan, shape)
-    moved = io.evaluate(formula("v2", "forward", "HBM"), io.setting(plan, shape))
+    """Time of the pass on the plan's device, by the family's model, or of what it moves through HBM."""
+    by_timeline = plan.spec.family == "v3" and plan.direction == "forward"
+    seconds, bound = _v3(plan, shape) if by_timeline else _by_engines(plan, shape)
+    moved = io.evaluate(formula(io.algorithm(plan), plan.direction, "HBM"), io.setting(plan, shape))
     hbm = moved / plan.device.hbm_bytes_per_s
-    return Prediction(forward_flops(plan, shape), max(seconds, hbm), bound if seconds >= hbm else HBM)
+    return Prediction(flops(plan, shape), max(seconds, hbm), bound if seconds >= hbm else HBM)
 
 
-def forward_flops(plan: Plan, shape: Shape) -> int:
-    """FLOP of both matrix products: 2*(d + dv) for each visible (query, key) pair."""
+def flops(plan: Plan, shape: Shape) -> int:
+    """FLOP of the matrix products, for each visible (query, key) pair.
+
+    2*(d + dv) in the forward; 2*(3*d + 2*dv) in the backward, whose products are S, dP, dV, dK and dQ.
+    """
     problem = plan.spec.problem
+    d, dv = problem.head_dim, problem.dim_v
     pairs = Blocks(shape.seqlen_q, shape.seqlen_k, 1, 1, problem.window).left
-    return 2 * shape.batch * shape.heads_q * pairs * (problem.head_dim + problem.dim_v)
+    products = d + dv if plan.direction == "forward" else 3 * d + 2 * dv
+    return 2 * shape.batch * shape.heads_q * pairs * products
 
 
-def _v2(plan: Plan, shape: Shape) -> tuple[float, str]:
-    """Seconds and bound: the engines model's tile time over the CTAs' tiles.
+def _by_engines(plan: Plan, shape: Shape) -> tuple[float, str]:
+    """Seconds and bound: the engines model's tile time over the CTAs' tiles, and the kernels around it.
 
     Without a mask all CTAs take equally long, so whole waves of them run. Under a mask they differ, and the
     longest of them, or the work of all shared out evenly, bounds the time. The latency of a launch is not in
     it.
     """
     tiling, window = plan.tiling, plan.spec.problem.window
-    heads = shape.batch * shape.heads_q
     slots = plan.device.sms * tiling.ctas_per_sm
-    blocks = Blocks(shape.seqlen_q, shape.seqlen_k, tiling.q, tiling.kv, window)  # of one head
-    longest = _longest(blocks)
-    if window == (None, None):
-        steps = -(-heads * blocks.along_q // slots) * longest
+    blocks = Blocks(shape.seqlen_q, shape.seqlen_k, tiling.q, tiling.kv, window)  # of one query head
+    heads, visits = shape.batch * shape.heads_q, 1  # a CTA's, and its visits to each of its blocks
+    if plan.direction == "backward":
+        heads, visits = shape.batch * shape.heads_kv, shape.heads_q // max(1, shape.heads_kv)
+        blocks = blocks.transposed
+    if plan.spec.family == "v1":
+        steps = -(-heads // slots) * visits * blocks.left
+    elif window == (None, None):
+        steps = -(-heads * blocks.along_q // slots) * visits * _longest(blocks)
     else:
-        steps = max(longest, heads * blocks.left / slots)
+        steps = visits * max(_longest(blocks), heads * blocks.left / slots)
     # A slot gets an equal share of its device's speed.
     seconds = steps * plan.engines.tile_flops * slots / (plan.engines.tflops * 1e12)
-    return seconds, plan.engines.bound.engine
+    return seconds + _around(plan, shape) / plan.device.hbm_bytes_per_s, plan.engines.bound.engine
+
+
+def _around(plan: Plan, shape: Shape) -> int:
+    """Bytes that the kernels before and after v2's backward move: those of O and dO, dQ and its sum."""
+    if plan.direction == "forward" or plan.spec.family == "v1":
+        return 0
+    problem, sizes = plan.spec.problem, workspaces(plan, shape)
+    element = DTYPES[problem.dtype].bytes
+    rows = shape.rows_q * shape.heads_q
+    return rows * (2 * problem.dim_v + problem.head_dim) * element + 2 * sizes["dq_sum"] + sizes["row_stats"]
 
 
 def _longest(blocks: Blocks) -> int:

@@ -23,9 +23,12 @@ load_registers = _symbol("load_registers")
 math_registers = _symbol("math_registers")
 cluster = _symbol("cluster")
 polynomial = _symbol("polynomial")
+warps_q = _symbol("warps_q")
+warps_dq = _symbol("warps_dq")
+ds_stages = _symbol("ds_stages")
 
 # What a family pads the columns of a head to.
-PADDING = {"v2": "a multiple of 16", "v3": "64, 96, 128, 192 or 256"}
+PADDING = {"v2": "a multiple of 16", "v2 backward": "a multiple of 32", "v3": "64, 96, 128, 192 or 256"}
 
 _TILES = {
     Br: "rows of Q per CTA (tile.q)",
@@ -37,8 +40,26 @@ _RING = {
 }
 _POLYNOMIAL = "share of the exponentials taken by a polynomial (softmax.exp2)"
 
-# What the symbols in a family's budgets and engines stand for.
+# What the symbols in the budgets and engines of a family stand for; of its forward unless it says so.
 MEANINGS: dict[str, dict[sp.Symbol, str]] = {
+    "v1": {
+        Br: "rows of Q and O per step (tile.q)",
+        Bc: "rows of K and V per step of the outer loop (tile.kv)",
+        d: f"columns of Q and K, padded to {PADDING['v2']}",
+        dv: f"columns of V and O, padded to {PADDING['v2']}",
+        bytes_: "bytes of one element of Q, K, V, O",
+        warps: "warps per CTA, each with Br/warps rows of Q (roles.math.warps)",
+    },
+    "v1 backward": {
+        Br: "rows of Q, O, dO and dQ per step",
+        Bc: "rows of K, V, dK and dV per step of the outer loop",
+        d: f"columns of Q and K, padded to {PADDING['v2 backward']}",
+        dv: f"columns of V and O, padded to {PADDING['v2 backward']}",
+        bytes_: "bytes of one element of Q, K, V, O, dO, dQ, P, dS",
+        warps: "warps per CTA",
+        warps_q: "of them along the rows of Q in S, dP; along the columns of dK, dV",
+        warps_dq: "of them along the rows of dQ; the others split its columns",
+    },
     "v2": {
         **_TILES,
         d: f"columns of Q and K, padded to {PADDING['v2']}",
@@ -48,6 +69,20 @@ MEANINGS: dict[str, dict[sp.Symbol, str]] = {
         ctas: "CTAs that share an SM (ctas_per_sm)",
         reserved: "bytes of shared memory that the driver takes per CTA",
         polynomial: _POLYNOMIAL,
+    },
+    "v2 backward": {
+        Br: "rows of Q and dO per step (backward.tile.q)",
+        Bc: "rows of K and V per CTA (backward.tile.kv)",
+        d: f"columns of Q and K, padded to {PADDING['v2 backward']}",
+        dv: f"columns of V and dO, padded to {PADDING['v2 backward']}",
+        bytes_: "bytes of one element of Q, K, V, dO, P, dS",
+        stages: "Q tiles, and dO tiles, held in shared memory at once (backward.stages.q)",
+        ds_stages: "P tiles, and dS tiles, held in shared memory at once (backward.stages.ds)",
+        warps: "warps per CTA",
+        warps_q: "of them along the rows of Q in S, dP; along the columns of dK, dV (backward.warps.q)",
+        warps_dq: "of them along the rows of dQ; the others split its columns (backward.warps.dq)",
+        ctas: "CTAs that share an SM (backward.ctas_per_sm)",
+        reserved: "bytes of shared memory that the driver takes per CTA",
     },
     "v3": {
         **_TILES,

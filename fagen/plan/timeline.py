@@ -17,7 +17,7 @@ from functools import cache
 from heapq import heappop, heappush
 from itertools import count
 
-from fagen.plan.engines import FMA, L2, MUFU, TENSOR
+from fagen.plan.engines import FMA, L2, MUFU, SOFTCAP_MUFU, SOFTCAP_OPERATIONS, TENSOR
 from fagen.plan.timeline_kernel import ROWS, Kernel
 from fagen.plan.v3_engines import POLYNOMIAL_OPERATIONS
 
@@ -322,10 +322,11 @@ class _Run:
                 yield self.operate(role, "softmax", tile, scores * (MAXIMUM_OPERATIONS + masked))
             yield self.now + k.costs.handoff  # the lanes that share a row exchange its maximum
         operations = SOFTMAX_OPERATIONS + POLYNOMIAL_OPERATIONS * k.polynomial
+        operations += SOFTCAP_OPERATIONS * k.softcap
         exponentials = self.now
         for _ in range(SLICES):
-            ex2 = scores * (1 - k.polynomial) / (k.mufu * k.costs.mufu_share)
-            exponentials = self.use(role, MUFU, "softmax", tile, ex2)
+            special = scores * (1 - k.polynomial + SOFTCAP_MUFU * k.softcap)
+            exponentials = self.use(role, MUFU, "softmax", tile, special / (k.mufu * k.costs.mufu_share))
             yield self.operate(role, "softmax", tile, scores * operations)
         yield exponentials
         self.events.append(Event(role, None, "softmax", tile, start, self.now))

@@ -43,6 +43,7 @@ class Kernel:
     rescale: bool  # O, where the maxima are found
     growth: bool  # no maxima but at the first tile and where the mask cuts
     polynomial: float  # share of exp2 off the MUFU
+    softcap: bool
     cluster: int
     persistent: bool
     masked_sides: int  # of a work item's K/V tiles: 1 for causal, 2 for a window
@@ -83,6 +84,7 @@ def kernel(plan: Plan) -> Kernel:
         rescale=tiling.lazy_rescale is None,
         growth=tiling.growth is not None,
         polynomial=tiling.polynomial,
+        softcap=tiling.softcap,
         cluster=tiling.cluster,
         persistent=tiling.scheduler.startswith("persistent"),
         masked_sides=sum(side is not None for side in spec.problem.window),

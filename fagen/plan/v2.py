@@ -53,6 +53,8 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
             lazy_rescale=lazy,
             scheduler=schedule.scheduler or _scheduler(spec),
             polynomial=polynomial(schedule),
+            softcap=spec.problem.softcap is not None,
+            dropout=spec.problem.dropout,
         )
 
 

@@ -63,7 +63,7 @@ def _resources(q_operand: str) -> tuple[Resource, ...]:
                 ("row maximum and row sum", rows / 4),
                 ("addresses and counters", sp.Integer(ADDRESSING)),
             ),
-            _registers_allowed,
+            registers_allowed,
         ),
         Resource(
             THREADS,
@@ -74,7 +74,8 @@ def _resources(q_operand: str) -> tuple[Resource, ...]:
     )
 
 
-def _registers_allowed(arch: Arch, at: Values) -> int:
+def registers_allowed(arch: Arch, at: Values) -> int:
+    """Registers that a thread may have, so that all CTAs of an SM find theirs."""
     # Registers are handed out per thread in eights.
     share = int(arch.registers_per_sm // (32 * at[warps] * at[ctas])) // 8 * 8
     return min(arch.max_registers_per_thread, share)

@@ -23,6 +23,7 @@ from fagen.hw.device import Device
 from fagen.plan import engines
 from fagen.plan.budget import Values
 from fagen.plan.engines import (
+    DROPOUT_OPERATIONS,
     FMA,
     HBM,
     HBM_BYTES,
@@ -32,6 +33,8 @@ from fagen.plan.engines import (
     MUFU,
     POLYNOMIAL_OPERATIONS,
     SMEM,
+    SOFTCAP_MUFU,
+    SOFTCAP_OPERATIONS,
     SOFTMAX,
     TENSOR,
     Work,
@@ -68,17 +71,18 @@ def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
 
 def work(tiling: Tiling) -> tuple[Work, ...]:
     """What one tile of the v2 kernel asks of each engine."""
-    return _work(tiling.q_operand, tiling.rescales)
+    return _work(tiling.q_operand, tiling.rescales, tiling.softcap, tiling.dropout)
 
 
 @cache
-def _work(q_operand: str, rescales: bool) -> tuple[Work, ...]:
-    softmax = SOFTMAX + MAXIMA + POLYNOMIAL_OPERATIONS * polynomial * Br * Bc
+def _work(q_operand: str, rescales: bool, softcap: bool, dropout: bool) -> tuple[Work, ...]:
+    features = SOFTCAP_OPERATIONS * softcap + DROPOUT_OPERATIONS * dropout
+    softmax = SOFTMAX + MAXIMA + (POLYNOMIAL_OPERATIONS * polynomial + features) * Br * Bc
     # Written once by cp.async, read whole by every warp; Q again at every tile unless it stays in registers.
     shared = KV_TILE + warps * KV_TILE + (Br * d * bytes_ if q_operand == "shared" else 0)
     return (
         Work(TENSOR, "FLOP", 2 * Br * Bc * (d + dv)),
-        Work(MUFU, "ex2", Br * Bc * (1 - polynomial)),
+        Work(MUFU, "ex2, rcp" if softcap else "ex2", Br * Bc * (1 - polynomial + SOFTCAP_MUFU * softcap)),
         Work(FMA, "fp32 operations", softmax + (Br * dv if rescales else 0)),
         Work(SMEM, "bytes", shared),
         Work(L2, "bytes", KV_TILE),

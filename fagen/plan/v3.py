@@ -63,6 +63,7 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
             polynomial=polynomial(schedule),
             cluster=cluster,
             pack_gqa=bool(schedule.pack_gqa),
+            softcap=spec.problem.softcap is not None,
         )
 
 

@@ -34,6 +34,8 @@ from fagen.plan.engines import (
     MUFU,
     POLYNOMIAL_OPERATIONS,
     SMEM,
+    SOFTCAP_MUFU,
+    SOFTCAP_OPERATIONS,
     SOFTMAX,
     TENSOR,
     Work,
@@ -62,18 +64,18 @@ def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
 
 def work(tiling: Tiling) -> tuple[Work, ...]:
     """What one tile of the v3 kernel asks of each engine."""
-    return _work(tiling.growth is None, tiling.rescales)
+    return _work(tiling.growth is None, tiling.rescales, tiling.softcap)
 
 
 @cache
-def _work(finds_maxima: bool, rescales: bool) -> tuple[Work, ...]:
-    softmax = SOFTMAX + POLYNOMIAL_OPERATIONS * polynomial * Br * Bc
+def _work(finds_maxima: bool, rescales: bool, softcap: bool) -> tuple[Work, ...]:
+    softmax = SOFTMAX + (POLYNOMIAL_OPERATIONS * polynomial + SOFTCAP_OPERATIONS * softcap) * Br * Bc
     softmax += (MAXIMA if finds_maxima else 0) + (Br * dv if rescales else 0)
     # Written once by TMA; each warpgroup of 64 rows reads its Q, all of K and all of V (P is in registers).
     shared = KV_TILE + Br * d * bytes_ + Br / 64 * KV_TILE
     return (
         Work(TENSOR, "FLOP", 2 * Br * Bc * (d + dv)),
-        Work(MUFU, "ex2", Br * Bc * (1 - polynomial)),
+        Work(MUFU, "ex2, rcp" if softcap else "ex2", Br * Bc * (1 - polynomial + SOFTCAP_MUFU * softcap)),
         Work(FMA, "fp32 operations", softmax),
         Work(SMEM, "bytes", shared),
         Work(L2, "bytes", KV_TILE / cluster),

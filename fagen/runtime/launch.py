@@ -12,7 +12,7 @@ from fagen.errors import LaunchError
 from fagen.plan import params
 from fagen.plan.arguments import Arguments
 from fagen.plan.launch import Launch
-from fagen.plan.params import ADDRESSES, MAP_ALIGNMENT
+from fagen.plan.params import MAP_ALIGNMENT
 from fagen.runtime.context import current_device
 from fagen.runtime.module import Kernel
 from fagen.runtime.tensormap import EncodedMap, encode
@@ -33,7 +33,8 @@ class Launcher:
         """Prepare launches. Raises LaunchError where the driver does not take a tensor map."""
         self._kernel = kernel
         at = params.offsets(arguments.params)
-        numbers = arguments.numbers | dict.fromkeys(ADDRESSES, 0)
+        numbers = arguments.numbers | dict.fromkeys(arguments.addresses, 0)
+        index = arguments.addresses.index
         with current_device(kernel.device):  # the driver wants one, though it touches no device
             maps = {f"{name}_map": encode(own, _ANYWHERE) for name, own in arguments.maps.items()}
         packed = params.pack(arguments.params, numbers | maps)
@@ -45,12 +46,10 @@ class Launcher:
         self._arguments = ctypes.addressof(self._argument)
 
         pointers = [param.name for param in arguments.params if param.is_pointer]  # neighbours in the struct
-        self._pointers = [ADDRESSES.index(name) for name in pointers]
+        self._pointers = [index(name) for name in pointers]
         self._pack_pointers = struct.Struct(f"@{len(pointers)}P").pack_into
         self._pointers_at = block - ctypes.addressof(self._room) + at[pointers[0]]
-        self._maps = [
-            (ADDRESSES.index(name), EncodedMap(block + at[f"{name}_map"])) for name in arguments.maps
-        ]
+        self._maps = [(index(name), EncodedMap(block + at[f"{name}_map"])) for name in arguments.maps]
 
         config = driver.CUlaunchConfig()
         config.gridDimX = launch.grid
@@ -67,9 +66,8 @@ class Launcher:
     def __call__(self, stream: int, *addresses: int) -> None:
         """Launch on the stream with handle `stream` (0: the device's default stream).
 
-        `addresses` are those of params.ADDRESSES, without cu_seqlens where the kernel takes none; those of
-        the LSE and the counters are 0 where they are not wanted. Raises LaunchError when the driver refuses
-        the launch.
+        `addresses` are those of Arguments.addresses, 0 for what there is not. Raises LaunchError when the
+        driver refuses the launch.
         """
         if int(driver.cuCtxGetCurrent()[1]) != self._context:
             with current_device(self._kernel.device):

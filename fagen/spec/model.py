@@ -37,7 +37,7 @@ class Window(_Model):
 
 
 class Problem(_Model):
-    """What is computed: out = softmax(scale * q k^T + mask) v, per head."""
+    """What is computed: out = dropout(softmax(cap(scale * q k^T) + mask)) v, per head, and its gradients."""
 
     dtype: Literal["fp16", "bf16"] = Field(description="element type of q, k, v and out")
     head_dim: int = Field(ge=8, le=256, multiple_of=8, description="columns of q and k")
@@ -53,8 +53,21 @@ class Problem(_Model):
         default="none",
         description="aligned bottom-right: query i stands at key i + S_k - S_q; causal sees up to there",
     )
-    passes: tuple[Literal["forward"], ...] = Field(
-        default=("forward",), min_length=1, description="which passes to build"
+    softcap: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000,
+        description="scores are softcap * tanh(score / softcap), before the mask; not capped if left out",
+    )
+    dropout: bool = Field(
+        default=False,
+        description="calls take dropout_p: probabilities are dropped after the softmax, kept ones / (1 - p)",
+    )
+    deterministic: bool = Field(
+        default=False, description="gradients have the same bits at every run: dQ is summed in a fixed order"
+    )
+    passes: tuple[Literal["forward", "backward"], ...] = Field(
+        default=("forward", "backward"), min_length=1, description="which passes to build"
     )
 
     @property
@@ -105,7 +118,7 @@ class LoadRole(_Model):
 
 
 class MathRole(_Model):
-    """The warps that multiply and take their rows' softmax; in v2 they load as well."""
+    """The warps that multiply and take their rows' softmax; in v1 and v2 they load as well."""
 
     warps: int | None = Field(default=None, ge=1, le=16, description="warps in this role")
     registers: Registers | None = Field(default=None, description="registers that a thread may take")
@@ -119,7 +132,7 @@ class MathRole(_Model):
 
 
 class Roles(_Model):
-    """Warp roles: v2 has math warps only, v3 a load warpgroup and 1 to 3 math warpgroups."""
+    """Warp roles: v1 and v2 have math warps only, v3 a load warpgroup and 1 to 3 math warpgroups."""
 
     load: LoadRole = LoadRole()
     math: MathRole = MathRole()
@@ -161,6 +174,39 @@ class Softmax(_Model):
     )
 
 
+class BackwardStages(_Model):
+    """Tiles of the backward held in shared memory at once."""
+
+    q: int | None = Field(default=None, ge=1, le=2, description="Q tiles, and dO tiles")
+    ds: int | None = Field(default=None, ge=1, le=2, description="P tiles, and dS tiles")
+
+
+class BackwardWarps(_Model):
+    """How the backward's warps split its products: q x kv of them in all."""
+
+    q: int | None = Field(
+        default=None, ge=1, le=16, description="warps along the rows of Q, of S and dP; columns of dK, dV"
+    )
+    kv: int | None = Field(default=None, ge=1, le=16, description="warps along the rows of K, V, dK and dV")
+    dq: int | None = Field(
+        default=None, ge=1, le=16, description="warps along the rows of dQ; the others split its columns"
+    )
+
+
+class Backward(_Model):
+    """How the backward runs: v2's kernel, which v3 has as well."""
+
+    tile: Tile = Tile()
+    stages: BackwardStages = BackwardStages()
+    warps: BackwardWarps = BackwardWarps()
+    ctas_per_sm: int | None = Field(
+        default=None, ge=1, le=8, description="CTAs meant to share an SM; caps registers"
+    )
+    scheduler: Literal["in_order", "longest_first"] | None = Field(
+        default=None, description="order of K/V blocks in the grid"
+    )
+
+
 class Schedule(_Model):
     """How one GPU runs the problem. Never changes results beyond rounding; keys left out are planned."""
 
@@ -186,20 +232,21 @@ class Schedule(_Model):
     pack_gqa: bool | None = Field(
         default=None, description="the query heads of one K/V head share the rows of a Q tile"
     )
+    backward: Backward = Backward()
     allow: tuple[Literal["spills", "stack"], ...] = Field(
         default=(), description="resource findings that do not fail the build"
     )
 
 
 class Spec(_Model):
-    """One kernel: a name, a family, a target, a problem and a schedule."""
+    """One op: a name, a family of kernels, a target, a problem and a schedule."""
 
     name: str = Field(
         pattern=NAME_PATTERN,
-        description="name of spec, directory, kernel symbol and op",
+        description="name of spec, directory, kernel symbols and op",
         json_schema_extra={"patternErrorMessage": NAME_RULE},
     )
-    family: Literal["v2", "v3"] = Field(description="generation of the algorithm")
+    family: Literal["v1", "v2", "v3"] = Field(description="generation of the algorithm")
     arch: ArchName = Field(description="compile target")
     device: DeviceName | None = Field(
         default=None, description="device the models use; the arch's first one if left out"

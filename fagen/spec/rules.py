@@ -17,6 +17,7 @@ from fagen.spec.model import Growth, Schedule, Spec
 from fagen.spec.schema import leaves, schema_of
 
 ROWS_PER_WARP = {
+    "v1": (16, 32, 64),
     "v2": (16, 32, 64),  # one, two or four m16n8k16 tiles of mma.sync
     "v3": (16,),  # a quarter of the 64 rows that wgmma takes
 }
@@ -29,9 +30,12 @@ _V3_KEYS = (
     "cluster",
     "pack_gqa",
 )
+_V2_KEYS = ("stages.kv", "q_operand", "ctas_per_sm", "softmax.exp2", "softmax.rescale", "scheduler")
+_BACKWARD_KEYS = tuple(key for key in leaves(schema_of(Schedule)) if key.startswith("backward."))
 # What a family takes of a schedule key, where not all that the model takes; nothing: it has no such key.
 # A mapping goes by its key.
 _TAKES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "v1": dict.fromkeys((*_V2_KEYS, *_V3_KEYS, *_BACKWARD_KEYS), ()),
     "v2": {
         "scheduler": ("in_order", "longest_first"),
         "softmax.rescale": ("always", "lazy"),
@@ -43,6 +47,12 @@ _TAKES: dict[str, dict[str, tuple[Any, ...]]] = {
         "ctas_per_sm": (1,),
         "q_operand": (),
     },
+}
+# The same of the problem's keys.
+_COMPUTES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "v1": {"layout": ("bshd", "bhsd"), "softcap": (), "dropout": (False,)},
+    "v2": {},
+    "v3": {"dropout": (False,)},
 }
 MAX_GROWTH = {"fp16": 15, "bf16": 60}  # P may grow to 2^growth: 2^16 is infinite in fp16
 TAKEN_BY_TORCH = ("name",)  # what a namespace of torch.ops holds besides its ops
@@ -100,31 +110,45 @@ def _lists_do_not_repeat(spec: Spec) -> Iterator[Finding]:
     yield from _repeats("schedule.allow", spec.schedule.allow)
 
 
-def _family_takes(key: str, spec: Spec) -> Iterator[Finding]:
-    value = reduce(getattr, key.split("."), spec.schedule)
-    if value is not None and (message := _not_taken(spec.family, key, value)):
-        yield Finding(f"schedule.{key}", message)
+@_reads("problem.passes")
+def _a_backward_needs_its_forward(spec: Spec) -> Iterator[Finding]:
+    if "forward" not in spec.problem.passes:
+        yield Finding("problem.passes", "lacks forward; allowed: [forward], [forward, backward]")
 
 
-for _key in dict.fromkeys(key for takes in _TAKES.values() for key in takes):
-    _reads("family", f"schedule.{_key}")(partial(_family_takes, _key))
+def _family_takes(section: str, key: str, spec: Spec) -> Iterator[Finding]:
+    value = reduce(getattr, key.split("."), getattr(spec, section))
+    if value is not None and (
+        message := _not_taken(_SECTIONS[section][spec.family], spec.family, key, value)
+    ):
+        yield Finding(f"{section}.{key}", message)
 
 
-def _not_taken(family: str, key: str, value: Any) -> str:
-    """What is wrong with a sound value of a schedule key in a family; empty: nothing."""
-    taken, word = _TAKES[family].get(key), _word(value)
+_SECTIONS = {"schedule": _TAKES, "problem": _COMPUTES}
+for _section, _families in _SECTIONS.items():
+    for _key in dict.fromkeys(key for takes in _families.values() for key in takes):
+        _reads("family", f"{_section}.{_key}")(partial(_family_takes, _section, _key))
+
+
+def _not_taken(takes: dict[str, tuple[Any, ...]], family: str, key: str, value: Any) -> str:
+    """What is wrong with a sound value of a key in a family that takes these; empty: nothing."""
+    taken, word = takes.get(key), _word(value)
     if taken is None or word in taken:
         return ""
     if not taken:
         return f"is not a key of family {family}; allowed: leaving it out"
-    return f"is {word}; allowed for family {family}: {', '.join(map(str, taken))}"
+    return f"is {_yaml(word)}; allowed for family {family}: {', '.join(map(_yaml, taken))}"
 
 
 def _word(value: Any) -> Any:
-    """A schedule value, or the key of a mapping with one."""
+    """A value, or the key of a mapping with one."""
     if isinstance(value, BaseModel):
         value = value.model_dump()
     return next(iter(value)) if isinstance(value, dict) else value
+
+
+def _yaml(word: Any) -> str:
+    return str(word).lower() if isinstance(word, bool) else str(word)
 
 
 @_reads("family", "schedule.tile.q", "schedule.roles.math.warps")
@@ -141,13 +165,27 @@ def _warps_split_the_rows_of_q(spec: Spec) -> Iterator[Finding]:
         )
 
 
-@_reads("family", "problem.layout", "schedule.pack_gqa")
+@_reads("problem.layout", "schedule.pack_gqa")
 def _packed_tokens(spec: Spec) -> Iterator[Finding]:
-    if spec.problem.layout == "thd":
-        if spec.family == "v2":
-            yield Finding("problem.layout", "is thd; allowed for family v2: bshd, bhsd")
-        if spec.schedule.pack_gqa:
-            yield Finding("schedule.pack_gqa", "is true with problem.layout: thd; allowed: false")
+    if spec.problem.layout == "thd" and spec.schedule.pack_gqa:
+        yield Finding("schedule.pack_gqa", "is true with problem.layout: thd; allowed: false")
+
+
+@_reads("schedule.backward.tile", "schedule.backward.warps")
+def _warps_split_the_backward(spec: Spec) -> Iterator[Finding]:
+    tile, warps = spec.schedule.backward.tile, spec.schedule.backward.warps
+    for key, rows, count in (("q", tile.q, warps.q), ("kv", tile.kv, warps.kv), ("q", tile.q, warps.dq)):
+        if rows and count and rows % (16 * count):
+            yield Finding(
+                f"schedule.backward.tile.{key}",
+                f"is {rows}, which {count} warps do not split into multiples of 16 rows; "
+                f"allowed with {count} warps: multiples of {16 * count}",
+            )
+    if warps.q and warps.kv and warps.dq and warps.q * warps.kv % warps.dq:
+        yield Finding(
+            "schedule.backward.warps.dq",
+            f"is {warps.dq}; allowed with {warps.q} x {warps.kv} warps: divisors of {warps.q * warps.kv}",
+        )
 
 
 @_reads("schedule.tile.q", "schedule.roles.math.warps", "schedule.roles.math.pingpong")
@@ -198,7 +236,7 @@ def _tune_lists_values_that_the_family_takes(spec: Spec) -> Iterator[Finding]:
     for key, values in spec.tune.items():
         for index, value in enumerate(values if key in known else ()):
             sound = value is not None and not _schedule_findings(key, value)
-            if sound and (message := _not_taken(spec.family, key, value)):
+            if sound and (message := _not_taken(_TAKES[spec.family], spec.family, key, value)):
                 yield Finding(f"tune.{key}[{index}]", message)
 
 

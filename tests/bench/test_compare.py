@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from fagen.bench.clock import ROUNDS
-from fagen.bench.compare import OURS, Case, cases, compare, run
-from fagen.bench.expected import Expected
+from fagen.bench.compare import DETERMINISTIC, OURS, Case, Check, build, cases, compare, run
 from fagen.bench.peers import installed
 from fagen.errors import PlanError
 from fagen.paths import SPECS
@@ -16,8 +15,8 @@ from fagen.spec.load import load_spec
 
 
 @pytest.fixture
-def wanted() -> Expected:
-    return Expected(torch.zeros(3, dtype=torch.float64), torch.zeros(3), allowed=0.5)
+def wanted() -> Check:
+    return Check(lambda found: found.abs().max().item(), allowed=0.5)
 
 
 @pytest.fixture
@@ -61,6 +60,21 @@ def test_a_spec_that_does_not_fit_the_gpu_is_refused_at_once():
         cases([load_spec(SPECS / "h200_fa2_d256.yaml", {"schedule.stages.kv": 8})], (2048,), "sm_90a")
 
 
+def test_building_ahead_leaves_failures_to_whoever_runs_the_case(monkeypatch, todo):
+    asked = []
+
+    def load(spec):
+        asked.append(spec.name)
+        raise PlanError("no")
+
+    monkeypatch.setattr("fagen.bench.compare.load", load)
+    build(todo)
+    assert sorted(asked) == sorted({case.spec.name for case in todo})
+    asked.clear()
+    build(cases([load_spec(SPECS / "h200_fa2.yaml")], (2048,), "sm_90a", "backward"))
+    assert len(asked) == 4, "two masks, with and without problem.deterministic"
+
+
 def test_right_contenders_are_timed(todo, wanted, gives, clock):
     contenders = {OURS: gives(0.1, seconds=1.0), "slow": gives(-0.5, seconds=2.0)}
     result = compare(todo[0], wanted, contenders, clock)
@@ -92,6 +106,22 @@ def test_who_cannot_run_does_not_stop_the_others(todo, wanted, gives, clock, fai
     for name in ("set up", "call"):
         assert result.outcomes[name].problem in ("cannot run: not here", "cannot run: AssertionError")
     assert result.outcomes[OURS].seconds
+
+
+def test_backward_cases_have_the_backwards_plan():
+    todo = cases([load_spec(SPECS / "h200_fa2.yaml")], (2048,), "sm_90a", "backward")
+    assert [case.plan.direction for case in todo] == ["backward"] * 2
+    assert [case.mask for case in todo] == ["none", "causal"]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_backward_is_timed_beside_the_deterministic_one():
+    spec = load_spec(SPECS / "h200_fa2.yaml", {"problem.head_dim": 64})
+    case = cases([spec], (256,), "sm_90a", "backward")[1]
+    result = run(Case(case.spec_name, case.plan, Shape(2, 256, 256, 4, 4)))
+    for name in (OURS, DETERMINISTIC, "torch flash"):
+        assert result.outcomes[name].seconds, result.outcomes[name].problem
+    assert result.ratio(DETERMINISTIC)
 
 
 @pytest.mark.gpu

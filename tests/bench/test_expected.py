@@ -5,9 +5,17 @@ import math
 import pytest
 import torch
 
-from fagen.bench.expected import expected, largest_difference, must_fit, random_inputs
+from fagen.bench.expected import (
+    expected,
+    expected_gradients,
+    largest_difference,
+    must_fit,
+    random_inputs,
+    random_like,
+)
 from fagen.errors import ArgumentError
 from fagen.ops import reference
+from fagen.ops.reference_gradients import gradients
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
 
@@ -34,7 +42,7 @@ def test_head_by_head_is_the_reference(layout):
     out, lse = reference.attention(problem, *inputs)
     torch.testing.assert_close(found.out, out)
     torch.testing.assert_close(found.lse, lse)
-    plain = reference.plain_attention(problem, *inputs)
+    plain, _ = reference.plain_attention(problem, *inputs)
     assert found.allowed == pytest.approx(reference.allowed_error(problem, plain, out), rel=0.1)
 
 
@@ -66,3 +74,17 @@ def test_packed_inputs_are_sequences_of_one_length():
     torch.testing.assert_close(found.out, alike.out.flatten(0, 1))
     torch.testing.assert_close(found.lse, alike.lse.transpose(0, 1).flatten(1))
     assert found.allowed == pytest.approx(alike.allowed)
+
+
+def test_gradients_are_right_within_what_each_is_allowed():
+    problem = Problem(dtype="fp16", head_dim=8, mask="causal")
+    inputs = random_inputs(problem, Shape(1, 5, 7, 2, 1), seed=0, device="cpu")
+    dout = random_like(inputs[0], seed=1)
+    found = expected_gradients(problem, inputs, dout)
+    exact = gradients(problem, *inputs, dout=dout)
+    assert found.has(exact) and found.errors(exact) == (0, 0, 0)
+    for which, most in enumerate(found.allowed):
+        for added, right in ((0.9 * most, True), (1.1 * most, False), (math.nan, False)):
+            wrong = [x.clone() for x in exact]
+            wrong[which][0, 3, 0, 2] += added
+            assert found.has(wrong) == right

@@ -40,13 +40,14 @@ def test_summary_counts_only_cases_in_which_both_were_timed(todo, timed):
 def test_table_has_a_row_per_case(todo, timed):
     results = [timed(todo[0], 1e-3, flash=2e-3), timed(todo[1], None, flash=1e-3)]
     heading, first, second, *_ = text(results).splitlines()
-    assert heading.split() == ["spec", "mask", "d", "S", "fagen", "plan", "flash", "x", "error", "allowed"]
+    assert " ".join(heading.split()) == "spec pass mask d S ms fagen plan flash x error allowed"
     flops = 4 * 16 * 16 * 1024 * 1024 * 128
-    tflops, plan, *rest = first.split()[4:]
+    ms, tflops, plan, *rest = first.split()[5:]
+    assert ms == "1.000"
     assert tflops == f"{flops / 1e-3 / 1e12:.1f}"
     assert float(plan) > 100
     assert rest == [f"{flops / 2e-3 / 1e12:.1f}", "2.000", "1.0e-03", "2.0e-03"]
-    assert second.split()[4] == "-" and second.split()[7:9] == ["-", "-"]
+    assert second.split()[5:7] == ["-", "-"] and second.split()[9:11] == ["-", "-"]
 
 
 def test_no_results_is_an_empty_table():
@@ -67,7 +68,8 @@ def test_json_holds_every_case_with_median_and_spread(todo):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["machine"] == {"device": "a GPU"}
     (case,) = found["cases"]
-    assert (case["spec"], case["problem"]["mask"], case["shape"]["batch"]) == ("h200_fa2", "causal", 16)
+    assert (case["spec"], case["pass"], case["shape"]["batch"]) == ("h200_fa2", "forward", 16)
+    assert case["problem"]["mask"] == "causal"
     assert case["flops"] == 4 * 16 * 16 * (1024 * 1025 // 2) * 128
     assert case["contenders"]["flash"] == {
         "median_us": None,

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fagen.bench.trial import Trial, trial
+from fagen.bench.trial import Deviation, PassTrial, Trial, emulated_trial, trial
 from fagen.errors import LaunchError
 from fagen.ops.load import load
 from fagen.paths import SPECS
@@ -13,34 +13,49 @@ from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 
+SMALL = {
+    "problem.head_dim": 16,
+    "schedule.tile": {"q": 32, "kv": 32},
+    "schedule.roles.math.warps": 2,
+    "schedule.backward.tile": {"q": 32, "kv": 32},
+}
 
-def done(error: float = 0.0, lse_error: float = 0.0) -> Trial:
-    return Trial(
-        plan=plan(load_spec(SPECS / "a100_fa2.yaml")),  # head_dim 128, causal
+
+def one_pass(*errors: float, direction: str = "forward") -> PassTrial:
+    return PassTrial(
+        plan=plan(load_spec(SPECS / "a100_fa2.yaml"), None, direction),  # head_dim 128, causal
         shape=Shape(2, 3, 4, 5, 5),
-        device="a GPU",
-        error=error,
-        allowed=0.1,
-        lse_error=lse_error,
-        lse_allowed=1e-3,
+        deviations=tuple(Deviation("x", error, allowed=0.1) for error in errors),
         seconds=1e-12,
     )
 
 
-def test_nan_is_not_right():
-    assert not done(error=math.nan).right
-    assert not done(lse_error=math.nan).right
+@pytest.mark.parametrize(
+    ("errors", "right"), [((0.0, 0.1), True), ((0.0, 0.11), False), ((math.nan,), False)]
+)
+def test_right_is_within_every_allowance(errors: tuple[float, ...], right: bool):
+    assert Trial((one_pass(*errors),), "a GPU").right == right
+    assert Trial((one_pass(0.0), one_pass(*errors)), "a GPU").right == right
 
 
-def test_right_is_within_both_allowances():
-    assert done(error=0.1, lse_error=1e-3).right
-    assert not done(error=0.11).right
-    assert not done(lse_error=2e-3).right
-
-
-def test_speed_counts_visible_pairs_only():
+@pytest.mark.parametrize(("direction", "times"), [("forward", 1), ("backward", 2.5)])
+def test_speed_counts_visible_pairs_only(direction: str, times: float):
     pairs = 2 + 3 + 4  # three queries at the end of four keys
-    assert done().tflops == pytest.approx(2 * 5 * pairs * 2 * (128 + 128))
+    forward = 2 * 5 * pairs * 2 * (128 + 128)
+    assert one_pass(direction=direction).tflops == pytest.approx(times * forward)
+
+
+def test_every_pass_is_tried():
+    op = load(SPECS / "a100_fa2.yaml", SMALL, device="emu")
+    done = emulated_trial(op, Shape(1, 40, 70, 2, 1), 0, range(2))
+    assert done.right and done.seeds == (0, 1)
+    assert [own.plan.direction for own in done.passes] == ["forward", "backward"]
+    assert [x.name for x in done.deviations] == ["out", "LSE", "dq", "dk", "dv"]
+
+
+def test_a_pass_that_is_not_built_is_not_tried():
+    op = load(SPECS / "a100_fa2.yaml", SMALL | {"problem.passes": ["forward"]}, device="emu")
+    assert len(emulated_trial(op, Shape(1, 40, 70, 2, 1), 0, range(1)).passes) == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -25,6 +25,7 @@ def runs(monkeypatch):
             return Result(case, 2e-3, {OURS: outcome, "torch flash": Outcome(1e-3, (2e-3,) * 4)})
 
         monkeypatch.setattr(machine, "arch_of_device", lambda _: "sm_90a")
+        monkeypatch.setattr(compare, "build", lambda todo: None)
         monkeypatch.setattr(compare, "run", run)
 
     return replace
@@ -74,6 +75,15 @@ def test_ctrl_c_keeps_what_is_known(fagen, a100, runs, tmp_path):
     assert result.exit_code == 130
     assert "geometric mean of 1" in result.stdout
     assert len(json.loads((tmp_path / "out.json").read_text())["cases"]) == 1
+
+
+def test_backward_times_the_backward(fagen, a100, runs, tmp_path):
+    runs(GOOD, GOOD)
+    file = tmp_path / "out.json"
+    assert fagen("bench", a100, "--seqlens", "128", "--backward", "--json", file).exit_code == 0
+    cases = json.loads(file.read_text())["cases"]
+    assert [case["pass"] for case in cases] == ["backward"] * 2
+    assert cases[0]["flops"] == 10 * 128 * 16 * 128 * 128 * 128
 
 
 @pytest.mark.gpu

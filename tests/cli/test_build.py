@@ -5,30 +5,40 @@ import pytest
 from fagen.cli import console
 from fagen.paths import SPECS
 
+KERNELS = ["forward", "backward_prepare", "backward", "backward_convert"]
 
-def row(output: str) -> dict[str, str]:
-    """The one kernel's line of the resource table."""
-    heading, line = (text for text in output.splitlines() if text.startswith(("spec ", "a100_fa2 ")))
+
+def rows(output: str) -> list[dict[str, str]]:
+    """The lines of the resource table: a kernel each."""
+    table, *_ = output.partition("\na100_fa2 forward:")
+    heading, *lines = (text for text in table.splitlines() if text.startswith(("spec ", "a100_fa2 ")))
     names = heading.replace(" B", "_B").split()
-    return dict(zip(names, line.split(), strict=True))
+    return [dict(zip(names, line.split(), strict=True)) for line in lines]
 
 
 def test_prints_what_the_kernel_takes_and_where_it_is(fagen, a100, tmp_path):
     result = fagen("build", a100, "--out", tmp_path / "generated")
     assert result.exit_code == 0
-    found = row(result.stdout)
-    assert found["arch"] == "sm_80"
-    assert 0 < int(found["registers"]) <= 255
-    assert int(found["stack_B"]) <= int(found["spill_B"])  # stored and loaded; nothing else is on the stack
-    assert found["cached"] == "no"
-    assert int(found["smem_B"]) > 0
-    assert (tmp_path / "generated" / "a100_fa2" / "kernel.cu").is_file()
+    found = rows(result.stdout)
+    assert [one["kernel"] for one in found] == KERNELS
+    for one in found:
+        assert one["arch"] == "sm_80"
+        assert 0 < int(one["registers"]) <= 255
+        assert int(one["stack_B"]) <= int(one["spill_B"])  # stored and loaded; nothing else is on the stack
+        assert one["cached"] == "no"
+        assert (int(one["smem_B"]) > 0) == (one["kernel"] != "backward_prepare")
+        assert (tmp_path / "generated" / "a100_fa2" / f"{one['kernel']}.cu").is_file()
     assert str(tmp_path / "cache") in result.stdout.replace("\n", "")
+
+
+def test_builds_the_passes_that_the_spec_has(fagen, a100, tmp_path):
+    result = fagen("build", a100, "--set", "problem.passes=[forward]", "--out", tmp_path)
+    assert "forward" in result.stdout and "backward" not in result.stdout
 
 
 def test_a_second_build_comes_from_the_cache(fagen, a100, tmp_path):
     fagen("build", a100, "--out", tmp_path)
-    assert row(fagen("build", a100, "--out", tmp_path).stdout)["cached"] == "yes"
+    assert {one["cached"] for one in rows(fagen("build", a100, "--out", tmp_path).stdout)} == {"yes"}
 
 
 def test_arch_retargets_even_what_does_not_fit_its_own_and_writes_nothing(fagen, tmp_path):

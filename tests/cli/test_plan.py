@@ -17,7 +17,16 @@ def v3(tmp_path: Path) -> Path:
 
 def test_json_is_of_the_shape_that_is_asked_for(fagen, a100):
     result = fagen("plan", a100, "--json", "--shape", "1,2048,2048,16,16")
-    assert json.loads(result.stdout)["launch"]["b_sq_sk_hq_hkv"] == "1,2048,2048,16,16"
+    found = json.loads(result.stdout)
+    assert list(found) == ["forward", "backward"]
+    assert all(one["launch"]["b_sq_sk_hq_hkv"] == "1,2048,2048,16,16" for one in found.values())
+
+
+def test_tables_are_of_every_pass(fagen, a100):
+    both = fagen("plan", a100).stdout
+    assert "The forward" in both and "The backward" in both
+    alone = fagen("plan", a100, "--set", "problem.passes=[forward]").stdout
+    assert "The forward" in alone and "The backward" not in alone
 
 
 def test_timeline_shows_roles_engines_and_the_prediction(fagen, v3):

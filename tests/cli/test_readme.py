@@ -28,6 +28,6 @@ def test_every_command_does_what_it_says(fagen, tmp_path, monkeypatch):
         result = fagen(*words)
         assert result.exit_code == 0, (words, result.output)
     assert {words[0] for words in commands} == {"plan", "build", "run"}
-    assert (tmp_path / "generated" / "mine" / "kernel.cu").exists() and (tmp_path / "mine.json").exists()
+    assert (tmp_path / "generated" / "mine" / "forward.cu").exists() and (tmp_path / "mine.json").exists()
     assert "from generated.mine import attention" in block("python")
     assert block("yaml").splitlines()[0].endswith("$schema=fagen.schema.json")  # as tests/spec asks of specs/

@@ -10,7 +10,8 @@ needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machin
 
 SMALL = (
     *("--set", "problem.head_dim=16", "--set", "schedule.tile={q: 32, kv: 32}"),
-    *("--set", "schedule.roles.math.warps=2", "--shape", "1,40,70,2,1"),
+    *("--set", "schedule.roles.math.warps=2", "--set", "schedule.backward.tile={q: 32, kv: 32}"),
+    *("--shape", "1,40,70,2,1"),
 )
 
 
@@ -18,7 +19,8 @@ def test_runs_in_the_emulator_and_claims_no_speed(fagen, a100):
     result = fagen("run", a100, "--device", "emu", *SMALL, "--seed", "3", "--seeds", "2")
     assert result.exit_code == 0
     assert "in the emulator" in result.stdout and "emulated" in result.stdout
-    assert result.stdout.count("allowed") == 2
+    assert "forward" in result.stdout and "backward" in result.stdout
+    assert result.stdout.count("allowed") == 5, "out, LSE, dq, dk, dv"
     assert "seeds 3, 4" in result.stdout
     assert "TFLOP/s" not in result.stdout and "predicted" not in result.stdout
 
@@ -30,10 +32,16 @@ def test_without_a_gpu_it_is_the_emulator_by_itself(fagen, a100):
     assert "in the emulator" in result.stdout
 
 
+def test_a_pass_that_is_not_built_is_not_run(fagen, a100):
+    result = fagen("run", a100, "--device", "emu", *SMALL, "--set", "problem.passes=[forward]")
+    assert result.exit_code == 0
+    assert result.stdout.count("allowed") == 2 and "backward" not in result.stdout
+
+
 def test_the_trace_is_written(fagen, a100, tmp_path):
     path = tmp_path / "trace.json"
     result = fagen("run", a100, "--device", "emu", *SMALL, "--trace", path)
-    assert result.exit_code == 0 and f"trace  {path}" in result.stdout
+    assert result.exit_code == 0 and f"trace    {path}" in result.stdout
     assert json.loads(path.read_text())["traceEvents"]
 
 
@@ -81,8 +89,8 @@ def test_a_shape_that_is_none_is_a_usage_error(fagen, a100):
 def test_reports_error_and_time_beside_what_is_allowed_and_predicted(fagen, a100):
     result = fagen("run", a100, "--shape", "1,256,256,2,2", "--set", "problem.head_dim=64")
     assert result.exit_code == 0
-    assert result.stdout.count("allowed") == 2
-    assert result.stdout.count("predicted") == 2
+    assert result.stdout.count("allowed") == 5
+    assert result.stdout.count("predicted") == 4
 
 
 @pytest.mark.gpu

@@ -81,7 +81,8 @@ def test_words_go_where_they_should(machine: Machine):
     numbers = np.array([*special, *np.exp(random.uniform(-80, 80, 500))], np.float32)
     shifted, same = np.zeros(32, np.uint32), np.zeros(32, np.uint32)
     quads, reciprocals = np.full((32, 4), 7, np.uint32), np.zeros_like(numbers)
-    fields = [given, numbers, shifted, same, quads, reciprocals, len(numbers)]
+    tangents = np.zeros((2, len(numbers)), np.float32)
+    fields = [given, numbers, shifted, same, quads, reciprocals, tangents, len(numbers)]
     machine.run("words", fields, grid=1, threads=32, smem_bytes=128)
     assert np.array_equal(shifted, np.roll(given, -1)) and np.all(same == 1000)
     expected = np.where(np.arange(32) % 2, 7, shifted).astype(np.uint32)
@@ -92,3 +93,5 @@ def test_words_go_where_they_should(machine: Machine):
     exact = np.where(exact < tiny, np.copysign(0, exact), exact)  # -inf stays
     exact[numbers == 0] = np.copysign(np.inf, numbers[numbers == 0])
     np.testing.assert_allclose(reciprocals, exact, rtol=2.0**-22, atol=0)
+    tangent = np.tanh(np.log(2) * numbers.astype(np.float64))
+    np.testing.assert_allclose(tangents, np.stack([tangent, -tangent]), rtol=0, atol=5e-7)

@@ -15,6 +15,7 @@ struct Params {
   uint32_t* same;        // [32]: 1000
   uint4* quads;          // [32]; of even lanes only
   float* reciprocals;    // [count]
+  float* tangents;       // [2][count]: of numbers and of their negatives
   int32_t count;
 };
 
@@ -29,5 +30,10 @@ extern "C" __global__ void words(const __grid_constant__ Params p) {
   for (int i = lane; i < p.count; i += 32) {
     ptx::finish_before_wait(p.numbers[i], p.numbers[p.count - 1 - i]);
     ptx::st_global(p.reciprocals + i, ptx::reciprocal(p.numbers[i]));
+    float tangent = p.numbers[i], negative = p.numbers[i];
+    ptx::tanh_base2(tangent, 2.0f);
+    ptx::tanh_base2(negative, -2.0f);
+    ptx::st_global(p.tangents + i, tangent);
+    ptx::st_global(p.tangents + p.count + i, negative);
   }
 }

@@ -11,7 +11,8 @@ from fagen.errors import PlanError
 from fagen.hw.arch import ARCHES
 from fagen.paths import SPECS, TEMPLATES
 from fagen.plan import v3
-from fagen.plan.planner import plan
+from fagen.plan.kernels import kernels
+from fagen.plan.planner import plan, plans
 from fagen.spec.load import load_spec
 
 INCLUDE = TEMPLATES / "include"
@@ -36,26 +37,37 @@ def test_every_header_compiles_alone(arch):
 )
 def test_shipped_specs_compile_for_their_arch_and_others_that_hold_them(spec, arch):
     try:
-        planned = plan(spec, arch)
+        planned = plans(spec, arch)
     except PlanError as error:
         assert arch != spec.arch and "wanted" in str(error)
         return
-    artifact = compile_source(render(planned), Cache(None))  # raises for more than small spills
-    assert artifact.seconds <= 15  # 3 s on an idle machine; CI's are shared
+    for kernel in (kernel for one in planned for kernel in kernels(one)):
+        artifact = compile_source(render(kernel), Cache(None))  # raises for more than small spills
+        assert artifact.seconds <= 15  # 3 s on an idle machine; CI's are shared
 
 
 @pytest.mark.parametrize(
-    ("family", "arch", "mask", "head_dims"),
+    ("family", "direction", "arch", "head_dims", "features"),
     [
-        ("v2", "sm_80", "causal", range(8, 257, 8)),
-        ("v2", "sm_89", "causal", range(8, 257, 8)),
-        ("v2", "sm_90a", "causal", range(8, 257, 8)),
-        ("v3", "sm_90a", "causal", v3.COLUMNS),
-        ("v3", "sm_90a", "none", v3.COLUMNS),
+        ("v2", "forward", "sm_80", range(8, 257, 8), {"mask": "causal"}),
+        ("v2", "forward", "sm_89", range(8, 257, 8), {"mask": "causal"}),
+        ("v2", "forward", "sm_90a", range(8, 257, 8), {"mask": "causal"}),
+        ("v2", "backward", "sm_80", range(32, 257, 32), {"mask": "causal"}),
+        ("v2", "backward", "sm_89", range(32, 257, 32), {"mask": "causal"}),
+        ("v2", "backward", "sm_90a", range(32, 257, 32), {"mask": "causal"}),
+        ("v2", "backward", "sm_90a", range(32, 257, 32), {"mask": {"window": (64, 64)}, "softcap": 30}),
+        ("v2", "backward", "sm_80", range(32, 257, 32), {"mask": "causal", "dropout": True, "layout": "thd"}),
+        ("v2", "backward", "sm_90a", range(32, 257, 32), {"dropout": True, "deterministic": True}),
+        ("v3", "forward", "sm_90a", v3.COLUMNS, {"mask": "causal"}),
+        ("v3", "forward", "sm_90a", v3.COLUMNS, {"mask": "none"}),
     ],
+    ids=str,
 )
-def test_what_the_planner_chooses_compiles_without_more_than_small_spills(family, arch, mask, head_dims):
+def test_what_the_planner_chooses_compiles_without_more_than_small_spills(
+    family, direction, arch, head_dims, features
+):
     for head_dim in head_dims:
-        problem = {"dtype": "bf16", "head_dim": head_dim, "mask": mask}
+        problem = {"dtype": "bf16", "head_dim": head_dim, **features}
         spec = load_spec({"name": "planned", "family": family, "arch": arch, "problem": problem})
-        compile_source(render(plan(spec)), Cache(None))
+        for kernel in kernels(plan(spec, direction=direction)):
+            compile_source(render(kernel), Cache(None))

@@ -9,7 +9,8 @@ from fagen.emit.context import context
 from fagen.emit.env import environment
 from fagen.emit.render import render
 from fagen.paths import SPECS, TEMPLATES
-from fagen.plan.planner import plan
+from fagen.plan.kernels import kernels, main_kernel
+from fagen.plan.planner import plan, plans
 from fagen.spec.load import load_spec
 
 SHIPPED = sorted(SPECS.glob("*.yaml"))
@@ -17,16 +18,22 @@ HEADERS = sorted((TEMPLATES / "include").rglob("*.cuh"))
 KERNELS = sorted(TEMPLATES.rglob("*.cu.j2"))
 
 
-def planned(spec="a100_fa2", **overrides):
-    return plan(load_spec(SPECS / f"{spec}.yaml", {k.replace("__", "."): v for k, v in overrides.items()}))
+def planned(spec="a100_fa2", direction="forward", **overrides):
+    """The kernel that multiplies."""
+    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    return main_kernel(plan(load_spec(SPECS / f"{spec}.yaml", changes), direction=direction))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_same_plan_prints_same_text(path):
-    first, second = (render(plan(load_spec(path))) for _ in range(2))
+    first, second = (
+        [render(kernel) for one in plans(load_spec(path)) for kernel in kernels(one)] for _ in range(2)
+    )
     assert first == second
-    assert first.symbol == f"fagen_{path.stem}_fwd"
-    assert f"{first.symbol}(const __grid_constant__ Params p)" in first.text
+    symbols = [source.symbol.removeprefix(f"fagen_{path.stem}_") for source in first]
+    assert symbols[0] == "fwd" and "bwd" in symbols and len(set(symbols)) == len(symbols)
+    for source in first:
+        assert f"{source.symbol}(const __grid_constant__ Params p)" in source.text
 
 
 def test_unknown_template_name_is_an_error():
@@ -42,8 +49,8 @@ def test_unknown_template_name_is_an_error():
         ({"schedule__stages__kv": 3, "schedule__tile__kv": 32}, r"kStages = 3;"),
         ({"schedule__softmax__rescale": "always"}, r"kLazy = -1.0f;"),
         ({"schedule__softmax__rescale": {"lazy": 4.0}}, r"kLazy = 4.0f;"),
-        ({"schedule__scheduler": "in_order"}, r"sched::in_order\(p, blockIdx.x\)"),
-        ({"schedule__scheduler": "longest_first"}, r"sched::longest_first\(p, blockIdx.x\)"),
+        ({"schedule__scheduler": "in_order"}, r"sched::in_order\(sched::Tiles"),
+        ({"schedule__scheduler": "longest_first"}, r"sched::longest_first\(sched::Tiles"),
         ({"schedule__q_operand": "registers"}, r"mma::RegisterA<"),
         ({"schedule__softmax__exp2": "hardware"}, r"kPolynomial = 0.0f;"),
         ({"schedule__softmax__exp2": {"polynomial": 0.25}}, r"kPolynomial = 0.25f;"),
@@ -54,10 +61,48 @@ def test_unknown_template_name_is_an_error():
         ({"problem__dtype": "fp16"}, r"using T = __half;"),
         ({"problem__head_dim": 72}, r"kDim = 72;"),
         ({"problem__head_dim_v": 40}, r"kDimV = 40;"),
+        ({"problem__layout": "bshd"}, r"sched::SameLength;"),
+        ({"problem__layout": "thd"}, r"sched::AnyLength;"),
+        ({"problem__softcap": 30.0}, r"attn::softcap\(s, p.softcap_scale\)"),
+        ({"problem__dropout": True}, r"attn::Dropout dropout\(p.seed, "),
     ],
 )
 def test_every_spec_key_reaches_the_v2_kernel(overrides, line):
     assert re.search(line, render(planned(**overrides)).text)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        ({"schedule__backward__tile__q": 64}, r"kTileQ = 64;"),
+        ({"schedule__backward__tile__kv": 64}, r"kTileKv = 64;"),
+        ({"schedule__backward__stages__q": 1}, r"kStages = 1;"),
+        ({"schedule__backward__stages__ds": 2, "schedule__backward__tile__kv": 64}, r"kDsStages = 2;"),
+        ({"schedule__backward__warps": {"q": 1, "kv": 4}, "schedule__backward__tile__q": 64}, r"kWarps = 4;"),
+        ({"schedule__backward__warps__q": 2}, r"kWarpsQ = 2;"),
+        ({"schedule__backward__warps__dq": 4}, r"kWarpsDq = 4;"),
+        ({"schedule__backward__ctas_per_sm": 1}, r"kCtasPerSm = 1;"),
+        ({"schedule__backward__scheduler": "in_order"}, r"sched::in_order\(tiles, blockIdx.x\)"),
+        ({"schedule__backward__scheduler": "longest_first"}, r"sched::longest_first\(tiles, blockIdx.x\)"),
+        ({"problem__mask": {"window": [96, 8]}}, r"attn::Mask<96, 8>;"),
+        ({"problem__dtype": "fp16"}, r"using T = __half;"),
+        ({"problem__head_dim": 72}, r"QTile = fagen::smem::Tile<kTileQ, 96>;"),
+        ({"problem__head_dim_v": 40}, r"VTile = fagen::smem::Tile<kTileKv, 64>;"),
+        ({"problem__layout": "thd"}, r"sched::AnyLength;"),
+        ({"problem__softcap": 30.0}, r"attn::softcap\(s, p.softcap_scale\)"),
+        ({"problem__dropout": True}, r"attn::Dropout dropout\(p.seed, "),
+        ({"problem__deterministic": True}, r"ptx::wait_for_signals\("),
+    ],
+)
+def test_every_spec_key_reaches_the_backward_kernel(overrides, line):
+    assert re.search(line, render(planned(direction="backward", **overrides)).text)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_kernel_has_the_code_of_a_feature_only_where_it_is_on(direction):
+    text = render(planned(direction=direction)).text
+    for word in ("softcap", "dropout", "Dropout", "turn", "AnyLength"):
+        assert word not in text.replace("return", "")
 
 
 @pytest.mark.parametrize(
@@ -75,17 +120,18 @@ def test_every_spec_key_reaches_the_v2_kernel(overrides, line):
         ({"schedule__softmax__rescale": "always"}, ["kLazy = -1.0f;"]),
         ({"schedule__softmax__rescale": {"lazy": 4.0}}, ["kLazy = 4.0f;"]),
         ({"schedule__softmax__rescale": {"growth": 10.0}}, ["kGrowth = 1024.0f;", "try_exponentiate"]),
-        ({"schedule__scheduler": "in_order"}, ["sched::in_order(p, index)", "sched::Rounds<1>;"]),
-        ({"schedule__scheduler": "longest_first"}, ["sched::longest_first(p, index)", "sched::Rounds<1>;"]),
-        ({"schedule__scheduler": "persistent"}, ["sched::in_order(p, index)", "sched::Rounds<1>;"]),
-        ({"schedule__scheduler": "persistent_lpt"}, ["sched::longest_first(p, index)", "sched::Counter;"]),
+        ({"schedule__scheduler": "in_order"}, ["sched::in_order(", "sched::Rounds<1>;"]),
+        ({"schedule__scheduler": "longest_first"}, ["sched::longest_first(", "sched::Rounds<1>;"]),
+        ({"schedule__scheduler": "persistent"}, ["sched::in_order(", "sched::Rounds<1>;"]),
+        ({"schedule__scheduler": "persistent_lpt"}, ["sched::longest_first(", "sched::Counter;"]),
         (
             {"schedule__scheduler": "persistent", "schedule__cluster": 2},
             ["kCluster = 2;", "sched::Rounds<2>;"],
         ),
         ({"schedule__pack_gqa": True}, ["sched::Grouped;"]),
         ({"problem__layout": "bshd"}, ["sched::Batched;"]),
-        ({"problem__layout": "thd"}, ["sched::Packed;", "cu_seqlens_q;", "clear_rows<128>"]),
+        ({"problem__softcap": 30.0}, ["attn::softcap(s, p.softcap_scale)"]),
+        ({"problem__layout": "thd"}, ["sched::Packed;", "cu_seqlens_q;", "clear_results<128>"]),
         ({"problem__mask": {"window": [None, 8]}}, ["attn::Mask<fagen::attn::kUnbounded, 8>;"]),
         ({"problem__mask": {"window": [96, 0]}}, ["attn::Mask<96, 0>;"]),
         ({"problem__dtype": "fp16"}, ["using T = __half;"]),
@@ -106,14 +152,16 @@ def test_every_spec_key_reaches_the_v3_kernel(overrides, lines):
     ],
 )
 def test_v3_has_the_code_of_a_switch_only_where_it_is_on(key, code):
-    on, off = (render(planned("h200_fa3", **{f"schedule__{key}": value})).text for value in (True, False))
+    on, off = (
+        render(planned("h200_fa3", "forward", **{f"schedule__{key}": value})).text for value in (True, False)
+    )
     assert code in on and code not in off
 
 
 def test_v3_stores_o_by_tma_where_shared_memory_has_room_for_it():
-    by_tma, from_registers = plans = [planned("h200_fa3", schedule__tile__kv=kv) for kv in (128, 176)]
-    assert by_tma.tiling.own_o and not from_registers.tiling.own_o
-    texts = [render(one).text for one in plans]
+    both = [planned("h200_fa3", schedule__tile__kv=kv) for kv in (128, 176)]
+    assert [kernel.plan.tiling.own_o for kernel in both] == [True, False]
+    texts = [render(kernel).text for kernel in both]
     assert ["o_smem" in text for text in texts] == ["p.out_map" in text for text in texts] == [True, False]
     assert ["T* out;" in text for text in texts] == [False, True]
 

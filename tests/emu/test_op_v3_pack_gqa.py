@@ -10,7 +10,7 @@ import torch
 import fagen
 from fagen.bench.trial import emulated_trial
 from fagen.errors import ArgumentError
-from fagen.ops.forward import AttentionOp
+from fagen.ops.op import AttentionOp
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 
@@ -29,7 +29,7 @@ def load(name: str, **changed: Any) -> AttentionOp:
         "name": f"emu_v3_pack_gqa_{name}",
         "family": "v3",
         "arch": "sm_90a",
-        "problem": {"dtype": "bf16", "head_dim": 64},
+        "problem": {"dtype": "bf16", "head_dim": 64, "passes": ["forward"]},
         "schedule": {
             "tile": {"q": 64, "kv": 32},
             "stages": {"kv": 2},

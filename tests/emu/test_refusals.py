@@ -13,6 +13,7 @@ from fagen.emu.launch import Emulated
 from fagen.errors import EmulatorError
 from fagen.paths import SPECS
 from fagen.plan.arguments import arguments
+from fagen.plan.kernels import main_kernel
 from fagen.plan.launch import Shape
 from fagen.plan.launch import launch as plan_launch
 from fagen.plan.maps import Strides
@@ -35,12 +36,15 @@ PLAN = plan(
 )
 
 
+KERNEL = main_kernel(PLAN)
+
+
 @pytest.fixture
 def refusal(monkeypatch):
     """Runs the kernel with `line` replaced, on 32 queries and 256 keys; the error's text."""
 
     def run(line: str, by: str = "", **scalars: int) -> str:
-        source = render(PLAN)
+        source = render(KERNEL)
         assert source.text.count(line) == 1
         changed = dataclasses.replace(source, text=source.text.replace(line, by))
         monkeypatch.setattr(launch, "render", lambda _: changed)
@@ -51,7 +55,7 @@ def refusal(monkeypatch):
             name: Strides(*x.stride()[:3])
             for name, x in zip(("q", "k", "v", "out"), (q, k, v, out), strict=True)
         }
-        launcher = Emulated(PLAN).launcher(to_launch, arguments(PLAN, shape, to_launch, strides))
+        launcher = Emulated(KERNEL).launcher(to_launch, arguments(KERNEL, shape, to_launch, strides))
         with pytest.raises(EmulatorError) as error:
             launcher(0, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0)
         return str(error.value)
@@ -60,7 +64,7 @@ def refusal(monkeypatch):
 
 
 def line_of(text: str) -> int:
-    before, _, _ = render(PLAN).text.partition(text)
+    before, _, _ = render(KERNEL).text.partition(text)
     return before.count("\n") + 1
 
 

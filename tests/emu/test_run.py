@@ -15,6 +15,7 @@ from fagen.emu.kernel import Kernel, Range, SharedBuffer, shared_buffers
 from fagen.emu.run import run
 from fagen.errors import EmulatorError
 from fagen.paths import SPECS
+from fagen.plan.kernels import main_kernel
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 
@@ -100,14 +101,14 @@ def test_addresses_in_the_text_become_lines(tiny):
 
 
 def test_buffers_of_a_plan_are_named_by_stage():
-    planned = plan(load_spec(SPECS / "h200_fa2.yaml"))  # three stages
-    named = {buffer.name: buffer for buffer in shared_buffers(planned)}
+    kernel = main_kernel(plan(load_spec(SPECS / "h200_fa2.yaml")))  # three stages
+    named = {buffer.name: buffer for buffer in shared_buffers(kernel)}
     assert list(named) == [
         "q", "k[0]", "k[1]", "k[2]", "v[0]", "v[1]", "v[2]",
         "full[0]", "full[1]", "full[2]", "empty[0]", "empty[1]", "empty[2]",
     ]  # fmt: skip
     last = named["empty[2]"]
-    assert last.offset + last.bytes == planned.smem_bytes
+    assert last.offset + last.bytes == kernel.smem_bytes
     ordered = list(named.values())
     assert all(a.offset + a.bytes == b.offset for a, b in pairwise(ordered))
 
@@ -120,15 +121,15 @@ def test_buffers_of_a_plan_with_three_rings():
         "problem": {"dtype": "bf16", "head_dim": 64},
         "schedule": {"tile": {"q": 128, "kv": 64}, "stages": {"q": 1, "kv": 2}},
     }
-    planned = plan(load_spec(spec))
-    named = {buffer.name: buffer for buffer in shared_buffers(planned)}
+    kernel = main_kernel(plan(load_spec(spec)))
+    named = {buffer.name: buffer for buffer in shared_buffers(kernel)}
     assert [name for name in named if "_" in name] == [
         "q_full[0]", "q_empty[0]", "k_full[0]", "k_full[1]", "k_empty[0]", "k_empty[1]",
         "v_full[0]", "v_full[1]", "v_empty[0]", "v_empty[1]",
     ]  # fmt: skip
     assert {"q", "k[0]", "k[1]", "v[0]", "v[1]", "o"} <= set(named)
-    assert named["q_full[0]"].offset == planned.barriers_offset
-    assert named["v_empty[1]"].offset == planned.barriers_offset + 9 * 8
+    assert named["q_full[0]"].offset == kernel.barriers_offset
+    assert named["v_empty[1]"].offset == kernel.barriers_offset + 9 * 8
 
 
 def test_a_trace_has_lines_and_names_of_tracks(tiny, tmp_path):

@@ -1,8 +1,8 @@
 """Which of the tests here run where, and the fixture that has them run for each family of kernels.
 
 Tests marked `emulated` run in the emulator too, with small tiles and sizes; the mark's arguments name the
-values of a parameter that do: `emulated(head_dim=[8, 40])`. `family("v3")`, of a test or a value, has only
-that family run it.
+families (all, if none) and the values of a parameter that do: `emulated("v1", "v2", head_dim=[8, 40])`.
+`family("v2", "v3")`, of a test or a value, has only these families run it, wherever.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ def _is_left_out(item: pytest.Item) -> bool:
     if "cases" not in params:
         return False
     family, device = str(params["cases"]).split("-")
-    only = item.get_closest_marker("family")
-    if only and family not in only.args:
+    if any(family not in only.args for only in item.iter_markers("family")):
         return True
     emulated = item.get_closest_marker("emulated")
-    kept = emulated.kwargs if emulated and device == "emu" else {}
-    return any(params[key] not in values for key, values in kept.items())
+    if device != "emu" or not emulated:
+        return False
+    others = emulated.args and family not in emulated.args
+    return bool(others) or any(params[key] not in values for key, values in emulated.kwargs.items())
 
 
 @pytest.fixture(scope="session")

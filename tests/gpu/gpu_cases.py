@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
-import pytest
 import torch
+from gpu_entries import Entries, parts
+from gpu_memory import guarded_memory
 from torch import Tensor
 
 import fagen
-from fagen.bench.expected import random_inputs
+from fagen.bench.expected import expected_gradients, random_inputs, random_like
 from fagen.emu import settings
 from fagen.ops import reference
-from fagen.ops.forward import AttentionOp
+from fagen.ops.op import AttentionOp
+from fagen.ops.reference_gradients import Gradients
 from fagen.paths import SPECS
 from fagen.plan.launch import Shape
 
-GUARD = {"cuda": 2**20, "cpu": 2**12}  # bytes on either side of an output; the emulator checks addresses, too
-POISON = 0xFF  # as a byte pattern a NaN in every element type
-SCORES_AT_ONCE = 2**26  # of the reference
 SEEDS = range(3)  # of the emulator
 
+SPEC = {"v1": "a100_fa1", "v2": "a100_fa2", "v3": "h200_fa3"}
 # In the emulator: tiles so small that there are many of them at small sizes.
+SMALL_BACKWARD = {
+    "schedule.backward.tile": {"q": 32, "kv": 32},
+    "schedule.backward.warps": {"q": 1, "kv": 2, "dq": 2},
+}
 SMALL: dict[str, dict[str, Any]] = {
-    "v2": {"schedule.tile": {"q": 32, "kv": 32}, "schedule.roles.math.warps": 2, "schedule.stages.kv": 3},
-    "v3": {"schedule.tile": {"q": 64, "kv": 32}, "schedule.roles.math.warps": 4, "schedule.stages.kv": 2},
+    "v1": {"schedule.tile": {"q": None, "kv": 32}},  # the paper's rule bounds tile.q by head_dim
+    "v2": {
+        "schedule.tile": {"q": 32, "kv": 32},
+        "schedule.roles.math.warps": 2,
+        "schedule.stages.kv": 3,
+        **SMALL_BACKWARD,
+    },
+    "v3": {
+        "schedule.tile": {"q": 64, "kv": 32},
+        "schedule.roles.math.warps": 4,
+        "schedule.stages.kv": 2,
+        **SMALL_BACKWARD,
+    },
 }
 # The shipped v3 specs by head_dim and head_dim_v; their tiles are pinned.
 SHIPPED_V3 = {
@@ -59,7 +73,7 @@ class Cases:
         overrides: dict[str, Any] = {f"problem.{key}": value for key, value in problem.items()}
         dim = problem.get("head_dim", 128)
         dims = dim, problem.get("head_dim_v", dim)
-        spec = {"v2": "a100_fa2", "v3": "h200_fa3"}[self.family]
+        spec = SPEC[self.family]
         if self.small:
             overrides |= SMALL[self.family]
         elif self.family == "v3" and dims in SHIPPED_V3 and not schedule:
@@ -113,17 +127,93 @@ class Cases:
 
         In the emulator the same for every seed.
         """
-        if not self.small:
-            with guarded_memory():
-                return op(*inputs, return_lse=True, **options)
         results = []
-        for seed in SEEDS:
-            with settings.override(seed=seed), guarded_memory():
+        for _ in self.orders():
+            with guarded_memory() as memory:
                 results.append(op(*inputs, return_lse=True, **options))
-        for other in results[1:]:
-            for found, first in zip(other, results[0], strict=True):
-                assert torch.equal(found.view(torch.uint8), first.view(torch.uint8))  # NaN, too
+            memory.assert_holds(*results[-1])
+        assert_same_bits(*results)
         return results[0]
+
+    def orders(self) -> Iterator[int]:
+        """Once on a GPU; in the emulator with each of SEEDS in turn."""
+        if not self.small:
+            yield 0
+            return
+        for seed in SEEDS:
+            with settings.override(seed=seed):
+                yield seed
+
+    def gradients(
+        self,
+        op: AttentionOp,
+        *inputs: Any,
+        dout: Tensor,
+        dlse: Tensor | None = None,
+        **options: Any,
+    ) -> tuple[tuple[Tensor, Tensor], Gradients]:
+        """out and LSE, the gradients of sum(out * dout) + sum(lse * dlse), in memory as in `run`; one run."""
+        leaves = tuple(x.detach().requires_grad_() for x in inputs[:3])
+        with guarded_memory() as memory:
+            out, lse = op(*leaves, *inputs[3:], return_lse=True, **options)
+            outputs, grads = ((out,), (dout,)) if dlse is None else ((out, lse), (dout, dlse))
+            found = Gradients(*torch.autograd.grad(outputs, leaves, grads))
+        memory.assert_holds(out, lse, *found)
+        return (out.detach(), lse.detach()), found
+
+    def assert_gradients(
+        self,
+        op: AttentionOp,
+        *inputs: Any,
+        dout: Tensor | None = None,
+        dlse: Tensor | None = None,
+        entries: Iterable[int] | None = None,
+        scale: float | None = None,
+    ) -> Gradients:
+        """The gradients, which are within tolerance of fp64, as out and LSE are.
+
+        Of these sequences of the batch, or of all. dout is standard normal if left out. In the emulator the
+        same for every seed, dK and dV to the bit, and dQ where the op says that it is deterministic.
+        """
+        dout = self.dout(op, *inputs) if dout is None else dout
+        runs = [self.gradients(op, *inputs, dout=dout, dlse=dlse, scale=scale) for _ in self.orders()]
+        result, first = runs[0]
+        self.assert_result(op, inputs, result, entries, scale)
+        self.assert_near(
+            op, inputs, *(found for _, found in runs), dout=dout, dlse=dlse, entries=entries, scale=scale
+        )
+        ordered = op.spec.problem.deterministic or self.family == "v1"
+        assert_same_bits(*((*result, *(found if ordered else found[1:])) for result, found in runs))
+        return first
+
+    def assert_near(
+        self,
+        op: AttentionOp,
+        inputs: tuple[Any, ...],
+        *runs: Gradients,
+        dout: Tensor,
+        dlse: Tensor | None = None,
+        entries: Iterable[int] | None = None,
+        **options: Any,
+    ) -> None:
+        """The same for the gradients of runs that were before; `options` are those of the reference."""
+        some = Entries(inputs, entries)
+        some_dlse = None if dlse is None else some.of_lse(dlse)
+        expected = expected_gradients(
+            op.spec.problem, some.inputs, some.of_q(dout), dlse=some_dlse, **options
+        )
+        for found in runs:
+            assert_whole(inputs, found)
+            own = some.gradients(found)
+            assert expected.has(own), f"errors {expected.errors(own)}, allowed {expected.allowed}"
+
+    def dout(self, op: AttentionOp, *inputs: Any, seed: int = 1) -> Tensor:
+        """Standard normal numbers with the sizes of out; NaN where that has a row of no sequence."""
+        out = inputs[0].new_empty((*inputs[0].shape[:-1], op.spec.problem.dim_v))
+        dout = random_like(out, seed)
+        if inputs[3:]:
+            dout[int(inputs[3][-1]) :] = math.nan
+        return dout
 
     def assert_right(self, op: AttentionOp, *inputs: Any, entries: Iterable[int] | None = None) -> Tensor:
         """out, which is within tolerance of fp64, as LSE is, for these sequences of the batch or for all."""
@@ -137,6 +227,7 @@ class Cases:
         inputs: tuple[Any, ...],
         result: tuple[Tensor, Tensor],
         entries: Iterable[int] | None = None,
+        scale: float | None = None,
     ) -> None:
         """The same for a result that is there already."""
         problem, q, (out, lse) = op.spec.problem, inputs[0], result
@@ -146,55 +237,33 @@ class Cases:
         if out.numel() == 0:
             return
 
-        parts = []
-        for some, found, found_lse in _parts(inputs, result, entries):
-            exact, exact_lse = reference.attention(problem, *some)
+        checked = []
+        chosen = Entries(inputs, entries)
+        for some, found, found_lse in parts(chosen.inputs, chosen.of_q(out), chosen.of_lse(lse)):
+            exact, exact_lse = reference.attention(problem, *some, scale=scale)
             assert torch.equal(found_lse == -math.inf, exact_lse == -math.inf)
             # 1e-3, but no better than fp32 holds huge ones
             lse_error = (found_lse.double() - exact_lse).abs() / (1e-3 * exact_lse.abs()).clamp(1.0)
             assert (torch.where(exact_lse == -math.inf, 0.0, lse_error) <= 1e-3).all()
-            parts.append((found, reference.plain_attention(problem, *some), exact))
-        found, plain, exact = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+            plain, _ = reference.plain_attention(problem, *some, scale=scale)
+            checked.append((found, plain, exact))
+        found, plain, exact = (torch.cat(tensors) for tensors in zip(*checked, strict=True))
         error = (found.to(exact.dtype) - exact).abs().max().item()
         assert error <= reference.allowed_error(problem, plain, exact)  # false for NaN
 
 
-def _parts(
-    inputs: tuple[Any, ...], result: tuple[Tensor, Tensor], entries: Iterable[int] | None
-) -> Iterator[tuple[tuple[Tensor, ...], Tensor, Tensor]]:
-    """What the reference takes of these sequences, or of all, with their out and LSE; not too much a time."""
-    (q, k, v, *packing), (out, lse) = inputs, result
-    if packing and entries is None:
-        yield inputs[:5], out, lse
-    elif packing:
-        starts_q, starts_k = (offsets.tolist() for offsets in packing[:2])
-        for entry in entries or ():
-            rows, keys = (slice(*starts[entry : entry + 2]) for starts in (starts_q, starts_k))
-            own = q[rows], k[keys], v[keys]
-            yield (*own, *(torch.tensor([0, len(x)]) for x in own[:2])), out[rows], lse[:, rows]
-    else:
-        scores = q[0, ..., 0].numel() * max(k.shape[1:3])
-        chosen = torch.tensor(list(range(len(q)) if entries is None else entries), device=q.device)
-        for some in chosen.split(max(1, SCORES_AT_ONCE // max(1, scores))):
-            yield (q[some], k[some], v[some]), out[some], lse[some]
+def assert_whole(inputs: tuple[Any, ...], found: Gradients) -> None:
+    """Gradients have the form of their tensors, and are 0 for rows of no sequence."""
+    for x, gradient in zip(inputs[:3], found, strict=True):
+        assert gradient.shape == x.shape and gradient.dtype == x.dtype and gradient.is_contiguous()
+    if inputs[3:]:
+        used_q, used_k = (int(offsets[-1]) for offsets in inputs[3:5])
+        assert not found.dq[used_q:].any() and not found.dk[used_k:].any() and not found.dv[used_k:].any()
 
 
-@contextmanager
-def guarded_memory() -> Iterator[None]:
-    """The two outputs that an op takes from torch hold NaN, between guards that must keep their bytes."""
-    buffers: list[tuple[Tensor, int, int]] = []
-
-    def new_empty(like: Tensor, sizes: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
-        dtype = dtype or like.dtype
-        first = GUARD[like.device.type]
-        end = first + math.prod(sizes) * dtype.itemsize
-        buffer = torch.full((end + first,), POISON, dtype=torch.uint8, device=like.device)
-        buffers.append((buffer, first, end))
-        return buffer[first:end].view(dtype).view(sizes)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tensor, "new_empty", new_empty)
-        yield
-    assert len(buffers) == 2, "out and LSE"
-    for buffer, first, end in buffers:
-        assert torch.all(buffer[:first] == POISON) and torch.all(buffer[end:] == POISON)
+def assert_same_bits(*results: Iterable[Tensor]) -> None:
+    """All results are the same, NaN included."""
+    first, *others = map(tuple, results)
+    for other in others:
+        for one, x in zip(other, first, strict=True):
+            assert torch.equal(one.view(torch.uint8), x.view(torch.uint8))

@@ -79,7 +79,7 @@ def test_outliers(cases: Cases, dtype: str, mask: str) -> None:
 
 
 @pytest.mark.emulated
-@pytest.mark.parametrize("layout", ["bshd", pytest.param("thd", marks=pytest.mark.family("v3"))])
+@pytest.mark.parametrize("layout", ["bshd", pytest.param("thd", marks=pytest.mark.family("v2", "v3"))])
 def test_a_neighbours_nan_stays_its_own(cases: Cases, layout: str) -> None:
     """Tiles reach past the end of a sequence, where another one's rows may lie."""
     op = cases.op(head_dim=64, mask="none", layout=layout)

@@ -16,7 +16,7 @@ from fagen.errors import ArgumentError
 from fagen.ops import reference
 from fagen.ops.packing import CHECK_VALUES
 
-pytestmark = pytest.mark.family("v3")
+pytestmark = pytest.mark.family("v2", "v3")
 
 MASKS: dict[str, Any] = {"none": "none", "causal": "causal", "window": {"window": [100, 30]}}
 

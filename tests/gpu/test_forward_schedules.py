@@ -9,13 +9,18 @@ import pytest
 from gpu_cases import Cases
 
 from fagen.errors import PlanError, SpecError
-from fagen.ops.forward import AttentionOp
+from fagen.ops.op import AttentionOp
 from fagen.plan.planner import plan
 
 RESCALE = ("always", {"lazy": 0}, {"lazy": 8})
 EXP2 = ("hardware", {"polynomial": 0.25}, {"polynomial": 1})
 # By family: schedule keys and values to draw from; the first of two lists is for the emulator.
 CHOICES: dict[str, dict[str, tuple[tuple[Any, ...], ...]]] = {
+    "v1": {
+        "tile.q": ((32, 64), (32, 64, 128)),
+        "tile.kv": ((16, 48, 64), (16, 32, 48, 64, 96, 128)),
+        "roles.math.warps": ((1, 2), (2, 4, 8)),
+    },
     "v2": {
         "tile.q": ((32, 64), (32, 64, 128)),
         "tile.kv": ((16, 48, 64), (16, 32, 48, 64, 96, 128)),
@@ -54,6 +59,7 @@ def drawn(cases: Cases, random: Random) -> AttentionOp:
             "head_dim_v": head_dim_v,
             "layout": random.choice(("bshd", "bhsd", "thd")),
             "mask": random.choice(("none", "causal", {"window": [100, 20]}, {"window": [None, 7]})),
+            "softcap": random.choice((None, None, 20.0)),
         }
         keys = CHOICES[cases.family].items()
         schedule = {

@@ -12,7 +12,7 @@ from gpu_cases import Cases
 
 from fagen.errors import ArgumentError
 
-THD = pytest.param("thd", marks=pytest.mark.family("v3"))
+THD = pytest.param("thd", marks=pytest.mark.family("v2", "v3"))
 LENGTHS = (1, 2, 7, 8, 63, 64, 65, 127, 128, 129, 257, 1023)
 EMULATED_LENGTHS = (1, 32, 33, 65)
 GIB = 2**30

@@ -27,7 +27,7 @@ for changes in {CHANGES!r}:
     sizes = (2, 200, 4, problem.head_dim)
     q, k, v = (torch.randn(sizes, dtype=torch_dtype(problem), device="cuda") for _ in "qkv")
     exact, _ = reference.attention(problem, q, k, v)
-    plain = reference.plain_attention(problem, q, k, v)
+    plain, _ = reference.plain_attention(problem, q, k, v)
     error = (op(q, k, v).double() - exact).abs().max().item()
     assert error <= reference.allowed_error(problem, plain, exact), (op, error)
 """

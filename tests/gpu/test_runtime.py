@@ -35,6 +35,7 @@ ARGUMENTS = Arguments(
         Param("batch", "int32_t", ""),
         Param("scale_log2", "float", ""),
     ),
+    addresses=("q", "k", "v", "out"),
     numbers={"batch": 7, "scale_log2": 2.0},
     maps={},
     extents={},
@@ -71,7 +72,7 @@ def tensors():
 
 
 def launch(launcher: Launcher, q: torch.Tensor, out: torch.Tensor) -> None:
-    launcher(torch.cuda.current_stream().cuda_stream, q.data_ptr(), 0, 0, out.data_ptr(), 0)
+    launcher(torch.cuda.current_stream().cuda_stream, q.data_ptr(), 0, 0, out.data_ptr())
 
 
 def expected(q: torch.Tensor) -> torch.Tensor:
@@ -129,6 +130,6 @@ def test_it_runs_on_the_kernels_device_whatever_is_current(artifact):
     out = torch.empty_like(q)
     torch.cuda.synchronize(1)
     launcher = Launcher(load(artifact, THREADS, SMEM, 1), LAUNCH, ARGUMENTS)
-    launcher(torch.cuda.current_stream(1).cuda_stream, q.data_ptr(), 0, 0, out.data_ptr(), 0)
+    launcher(torch.cuda.current_stream(1).cuda_stream, q.data_ptr(), 0, 0, out.data_ptr())
     assert torch.equal(out, expected(q))
     assert torch.cuda.current_device() == 0

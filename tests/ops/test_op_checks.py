@@ -48,7 +48,7 @@ def test_cpu_tensors_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     message = refusal(CPU, CPU, CPU)
     assert message.startswith("q: is on cpu; allowed: CUDA devices") and 'device="emu"' in message
-    checks.check_tensors(PROBLEM, CPU, CPU, CPU, "emu")
+    checks.check_tensors(PROBLEM, CPU, CPU, CPU, device="emu")
 
 
 def test_cpu_tensors_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_cpu_tensors_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_tensors_in_the_emulator() -> None:
     with pytest.raises(ArgumentError, match=r"^v: is on meta; allowed: the CPU, where the emulator runs"):
-        checks.check_tensors(PROBLEM, CPU, CPU, GOOD, "emu")
+        checks.check_tensors(PROBLEM, CPU, CPU, GOOD, device="emu")
 
 
 def test_not_dense() -> None:

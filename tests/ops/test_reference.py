@@ -35,9 +35,15 @@ def qkv(
 
 
 def by_loops(
-    q: Tensor, k: Tensor, v: Tensor, window: tuple[float, float], scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: tuple[float, float],
+    scale: float,
+    cap: float | None = None,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of BSHD tensors in Python floats, one query at a time."""
+    """Attention of BSHD tensors in Python floats, one query at a time; P times factors [b, h, i, j]."""
     (batch, seqlen_q, heads_q, _), (seqlen_k, heads_kv, dim_v) = q.shape, v.shape[1:]
     out = torch.zeros(batch, seqlen_q, heads_q, dim_v, dtype=torch.float64)
     lse = torch.full((batch, heads_q, seqlen_q), -math.inf, dtype=torch.float64)
@@ -48,11 +54,13 @@ def by_loops(
             for i in range(seqlen_q):
                 place = i + seqlen_k - seqlen_q
                 keys = [j for j in range(seqlen_k) if place - window[0] <= j <= place + window[1]]
-                weights = [math.exp(scale * torch.dot(q[b, i, h], k[b, j, kv]).item()) for j in keys]
+                scores = [scale * torch.dot(q[b, i, h], k[b, j, kv]).item() for j in keys]
+                weights = [math.exp(x if cap is None else cap * math.tanh(x / cap)) for x in scores]
                 if keys:
                     lse[b, h, i] = math.log(sum(weights))
                 for j, weight in zip(keys, weights, strict=True):
-                    out[b, i, h] += weight / sum(weights) * v[b, j, kv]
+                    factor = 1.0 if factors is None else factors[b, h, i, j]
+                    out[b, i, h] += factor * weight / sum(weights) * v[b, j, kv]
     return out, lse
 
 
@@ -80,6 +88,20 @@ def test_is_attention_one_query_at_a_time(
     torch.testing.assert_close(lse, expected_lse, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("mask", "window"), WINDOWS[:2], ids=str)
+def test_soft_cap_and_dropout(mask: Any, window: tuple[float, float]) -> None:
+    """The cap comes before the mask; LSE is that without dropout."""
+    inputs = qkv(2, 5, 7, 6, 2)
+    kept = torch.rand(2, 6, 5, 7, generator=torch.Generator().manual_seed(1)) < 0.7
+    capped = problem(mask=mask, softcap=0.5, dropout=True)
+    found = reference.attention(capped, *inputs, dropout_p=0.3, kept=kept)
+    plain = reference.plain_attention(capped, *inputs, dropout_p=0.3, kept=kept)
+    expected = by_loops(*inputs, window=window, scale=8**-0.5, cap=0.5, factors=kept.double() / (1 - 0.3))
+    for exact, eager, right in zip(found, plain, expected, strict=True):
+        torch.testing.assert_close(exact, right, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(eager.double(), right, rtol=0, atol=5e-3)
+
+
 @pytest.mark.parametrize("mask", ["none", "causal", Window(window=(2, 1))], ids=str)
 def test_packed_sequences_are_each_attention(mask: Any) -> None:
     """Of lengths 5, 0, 2 and 3, keys 3, 4, 0 and 6, and then rows of no sequence."""
@@ -87,14 +109,14 @@ def test_packed_sequences_are_each_attention(mask: Any) -> None:
     q, k, v = (x[0] for x in qkv(1, 12, 15, 6, 2, dim_v=16))
     packed = problem(mask=mask, head_dim_v=16, layout="thd")
     out, lse = reference.attention(packed, q, k, v, cu_q, cu_k)
-    plain = reference.plain_attention(packed, q, k, v, cu_q, cu_k)
-    assert out.shape == plain.shape == (12, 6, 16) and lse.shape == (6, 12)
+    plain, plain_lse = reference.plain_attention(packed, q, k, v, cu_q, cu_k)
+    assert out.shape == plain.shape == (12, 6, 16) and lse.shape == plain_lse.shape == (6, 12)
     for (q0, q1), (k0, k1) in zip(pairwise(cu_q.tolist()), pairwise(cu_k.tolist()), strict=True):
         one = (q[None, q0:q1], k[None, k0:k1], v[None, k0:k1])
         own_out, own_lse = reference.attention(problem(mask=mask, head_dim_v=16), *one)
         assert torch.equal(out[q0:q1], own_out[0]) and torch.equal(lse[:, q0:q1], own_lse[0])
-        own_plain = reference.plain_attention(problem(mask=mask, head_dim_v=16), *one)
-        assert torch.equal(plain[q0:q1], own_plain[0])
+        own_plain, own_lse = reference.plain_attention(problem(mask=mask, head_dim_v=16), *one)
+        assert torch.equal(plain[q0:q1], own_plain[0]) and torch.equal(plain_lse[:, q0:q1], own_lse[0])
     assert not out[10:].any() and not plain[10:].any() and torch.all(lse[:, 10:] == -math.inf)
 
 
@@ -126,9 +148,10 @@ def test_causal_is_aligned_to_the_bottom_right() -> None:
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(64, 64), (64, 3), (4, 0)])
 def test_plain_attention_is_near_and_rounded(mask: str, seqlen_q: int, seqlen_k: int) -> None:
     inputs = qkv(1, seqlen_q, seqlen_k, 2, 2)
-    exact, _ = reference.attention(problem(mask=mask), *inputs)
-    plain = reference.plain_attention(problem(mask=mask), *inputs)
-    assert plain.dtype == torch.float16
+    exact, exact_lse = reference.attention(problem(mask=mask), *inputs)
+    plain, plain_lse = reference.plain_attention(problem(mask=mask), *inputs)
+    assert plain.dtype == torch.float16 and plain_lse.dtype == torch.float32
+    torch.testing.assert_close(plain_lse.double(), exact_lse, rtol=0, atol=5e-3)
     torch.testing.assert_close(plain.double(), exact, rtol=0, atol=5e-3)
     assert (seqlen_k == 0) == torch.equal(plain.double(), exact)
 

@@ -1,6 +1,7 @@
 """The engines models reproduce the published pictures, and v2's what was measured."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import log, sqrt
 from statistics import mean
 from typing import Any
@@ -52,6 +53,18 @@ def test_exp_bounds_d64_on_b200_twice_over_and_no_longer_on_b300():
 def test_exp_is_half_of_the_mmas_on_h100_at_d128():
     loads = native_loads("h100", 128)
     assert loads[engines.MUFU] == loads[engines.TENSOR] / 2
+
+
+def test_a_soft_cap_is_two_more_special_functions_and_dropout_a_random_number():
+    row, at = DEVICES["h200"], budget.values(tiling(128, 64, 8), 64, 64, 2, ARCHES["sm_90a"])
+
+    def loads(**features: bool) -> dict[str, float]:
+        work = v2_engines.work(replace(tiling(128, 64, 8), **features))
+        return cycles(engines.engine_loads(work, at, ARCHES["sm_90a"], row, 1024))
+
+    plain, capped, dropped = loads(), loads(softcap=True), loads(dropout=True)
+    assert capped[engines.MUFU] == 3 * plain[engines.MUFU] and dropped[engines.MUFU] == plain[engines.MUFU]
+    assert plain[engines.FMA] < capped[engines.FMA] < dropped[engines.FMA]
 
 
 # TFLOP/s of the v2 kernel on an H200: bf16, no mask, 8192 keys, 16k tokens, hidden 2048; docs/performance.md.

@@ -32,6 +32,7 @@ H200 = Setting(
     l2_bytes=50 * 2**20,
     ctas=264,
     heads_abreast=12,
+    dq_columns=128,
 )
 SMALL = Setting(
     batch=2,
@@ -49,6 +50,7 @@ SMALL = Setting(
     l2_bytes=2**20,
     ctas=8,
     heads_abreast=6,
+    dq_columns=64,
 )
 
 
@@ -74,16 +76,19 @@ def walk_v1(s: Setting, direction: str) -> int:
     row_k, row_v, size = s.head_dim, s.head_dim_v, s.element_bytes
     tile_kv = -(-s.smem_bytes // size // (2 * (row_k + row_v)))
     tile_q = min(tile_kv, s.head_dim)
-    moved = s.seqlen_q * (row_v * size + 8 if direction == "forward" else row_k * size)  # initial O, l, m; dQ
+    kept = row_v if direction == "forward" else row_k  # columns of O, or of dQ, in fp32 between blocks
+    moved = s.seqlen_q * (4 * kept + (8 if direction == "forward" else 0))  # initial O, l, m; dQ
+    moved += s.seqlen_q * kept * (4 + size)  # read at the end, written rounded
     for keys in blocks(s.seqlen_k, tile_kv):
         moved += len(keys) * (row_k + row_v) * size * (1 if direction == "forward" else 2)
         for queries in blocks(s.seqlen_q, tile_q):
             if visible(queries, keys, s):
                 q, o, stats = len(queries) * row_k * size, len(queries) * row_v * size, len(queries) * 8
+                in_and_out = 2 * len(queries) * 4 * kept
                 if direction == "forward":
-                    moved += q + 2 * (o + stats)
+                    moved += q + in_and_out + 2 * stats
                 else:
-                    moved += q + o + o + stats + 2 * q  # Q, O, dO, l and m; dQ in and out
+                    moved += q + o + o + stats + in_and_out  # Q, O, dO, l and m; dQ
     return s.batch * s.heads_q * moved
 
 
@@ -96,13 +101,14 @@ def walk_v2(s: Setting, direction: str) -> int:
             moved += len(queries) * (pair + 4)
             moved += sum(len(k) * pair for k in blocks(s.seqlen_k, s.tile_kv) if visible(queries, k, s))
         return s.batch * s.heads_q * moved
-    per_row = 2 * s.head_dim_v * s.element_bytes + 4 + 4 * s.head_dim  # preprocess
-    per_row += 4 * s.head_dim + s.head_dim * s.element_bytes  # convert
+    dq_row = 4 * -(-s.head_dim // 16) * 16
+    per_row = 2 * s.head_dim_v * s.element_bytes + 4 + 8 + dq_row  # prepare: O, dO, LSE; LSE and D, 0
+    per_row += dq_row + s.head_dim * s.element_bytes  # convert
     moved += s.heads_per_kv * s.seqlen_q * per_row
     for keys in blocks(s.seqlen_k, s.tile_kv):
         moved += 2 * len(keys) * pair
         seen = sum(len(queries) for queries in blocks(s.seqlen_q, s.tile_q) if visible(queries, keys, s))
-        moved += s.heads_per_kv * seen * (pair + 8 + 4 * s.head_dim)
+        moved += s.heads_per_kv * seen * (pair + 8 + dq_row)
     return s.batch * s.heads_kv * moved
 
 
@@ -111,8 +117,22 @@ def walk_v2(s: Setting, direction: str) -> int:
 @pytest.mark.parametrize("lengths", [(150, 200), (200, 150), (256, 256), (1, 300), (300, 1), (700, 700)])
 def test_formulas_count_what_the_loops_move(direction, window, lengths):
     s = replace(SMALL, window=window, seqlen_q=lengths[0], seqlen_k=lengths[1], smem_bytes=16 * 1024)
-    assert evaluate(formula("v1", direction, "HBM"), s) == walk_v1(s, direction)
+    assert evaluate(formula("v1", direction, "paper"), s) == walk_v1(s, direction)
     assert evaluate(formula("v2", direction, "L2"), s) == walk_v2(s, direction)
+
+
+def test_v2_pads_the_columns_of_its_dq_sum():
+    s = replace(SMALL, head_dim=72, dq_columns=80)
+    assert evaluate(formula("v2", "backward", "L2"), s) == walk_v2(s, "backward")
+
+
+def test_a_v1_kernel_is_counted_with_its_own_tile_and_its_paper_with_the_papers():
+    s = replace(SMALL, head_dim_v=64, heads_q=2)
+    assert evaluate(formula("v1", "forward", "paper"), s) == walk_v1(s, "forward")
+    k_and_v, o_l_m, q, out = 2 * 200 * 128, 150 * (256 + 8), 150 * 128, 150 * (256 + 128)
+    blocks = -(-200 // s.tile_kv)
+    one_head = k_and_v + o_l_m + blocks * (q + 2 * o_l_m) + out
+    assert evaluate(formula("v1", "forward", "L2"), s) == 2 * 2 * one_head
 
 
 def test_standard_attention_moves_s_and_p_four_times_forward_and_seven_times_backward():
@@ -120,13 +140,19 @@ def test_standard_attention_moves_s_and_p_four_times_forward_and_seven_times_bac
     heads, size = s.batch * s.heads_q, s.element_bytes
     square = heads * s.seqlen_q * s.seqlen_k * size
     q_like, k_like = (heads * n * s.head_dim * size for n in (s.seqlen_q, s.seqlen_k))
-    assert evaluate(formula("standard", "forward", "HBM"), s) == 4 * square + 2 * q_like + 2 * k_like
+    assert evaluate(formula("standard", "forward", "paper"), s) == 4 * square + 2 * q_like + 2 * k_like
     # Algorithm 3: dO twice, Q, dQ; V, K, dV, dK; P twice, dP and dS written, dP read, dS read twice
-    assert evaluate(formula("standard", "backward", "HBM"), s) == 7 * square + 4 * q_like + 4 * k_like
+    assert evaluate(formula("standard", "backward", "paper"), s) == 7 * square + 4 * q_like + 4 * k_like
+    # What is written leaves L2 sooner or later; what is read again does not come from HBM while L2 holds it.
+    roomy = replace(s, l2_bytes=3 * square)
+    assert evaluate(formula("standard", "forward", "HBM"), roomy) == 2 * square + 2 * q_like + 2 * k_like
+    # PyTorch writes P o dP, too.
+    assert evaluate(formula("standard", "backward", "HBM"), roomy) == 4 * square + 4 * q_like + 4 * k_like
 
 
 @pytest.mark.parametrize(
-    ("direction", "constant"), [("forward", 12 * bytes_ + 64 / d), ("backward", 20 * bytes_ + 32 / d)]
+    ("direction", "constant"),
+    [("forward", 4 * bytes_ + 32 + 64 / d), ("backward", 12 * bytes_ + 32 + 32 / d)],
 )
 def test_v1_moves_a_constant_times_n2_d2_over_m(direction, constant):
     """Theorem 2 of the v1 paper: bytes * M / (N^2 d^2) tends to a constant as N grows."""
@@ -139,15 +165,16 @@ def test_v1_moves_a_constant_times_n2_d2_over_m(direction, constant):
         dv: d,
         formulas.Tc: 4 * d * N / M,
     }
-    moved = formula("v1", direction, "HBM").bytes.subs(one_head)
+    moved = formula("v1", direction, "paper").bytes.subs(one_head)
     assert sp.simplify(sp.limit(moved * M / (N**2 * d**2), N, sp.oo) - constant) == 0
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_laws(direction):
     block = Br if direction == "forward" else Bc
-    assert law(formula("standard", direction, "HBM")) == N * d + N**2
-    assert law(formula("v1", direction, "HBM")) == N**2 * d**2 / M
+    for level in ("paper", "HBM"):
+        assert law(formula("standard", direction, level)) == N * d + N**2
+        assert law(formula("v1", direction, level)) == N**2 * d**2 / M
     assert law(formula("v2", direction, "L2")) == N**2 * d / block
     assert law(formula("v2", direction, "HBM")) == N * d
 
@@ -241,14 +268,55 @@ def test_hbm_never_carries_more_than_the_sms_ask_for(direction, seqlen, heads_kv
     s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, heads_kv=heads_kv, heads_abreast=1)
     asked = evaluate(formula("v2", direction, "L2"), s)
     dq_fetch = 4 * s.heads_q * seqlen * s.head_dim * io.reads_from_hbm(direction, Fraction(1), s)
-    slack = dq_fetch if direction == "backward" else 0  # an atomic add is one transfer to L2, two to HBM
+    slack = dq_fetch if direction == "backward" else 0  # an atomic add is one passage to L2, two to HBM
     assert evaluate(formula("v2", direction, "HBM"), s) <= asked + slack
+    asked = evaluate(formula("v1", direction, "L2"), s)
+    assert evaluate(formula("v1", direction, "HBM"), s) <= asked
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_v1_comes_back_to_what_l2_holds_while_all_ctas_fit_and_to_nothing_beyond(direction):
+    at_hbm, at_l2 = (formula("v1", direction, level) for level in ("HBM", "L2"))
+    long = replace(H200, batch=9, seqlen_q=8192, seqlen_k=8192, ctas=132)
+    assert evaluate(at_hbm, long) == pytest.approx(evaluate(at_l2, long), rel=1e-3)
+    short = replace(long, seqlen_q=256, seqlen_k=8192)
+    rows = short.batch * short.heads_q * short.seqlen_q
+    once = rows * (256 + 512 + 8 + 256 if direction == "forward" else 3 * 256 + 512 + 8 + 256)
+    kv = short.batch * short.heads_kv * short.seqlen_k * 512
+    assert evaluate(at_hbm, short) == once + kv * (1 if direction == "forward" else 2)
+
+
+def test_what_l2_loses_grows_with_what_passes_between_two_uses():
+    at = [replace(H200, batch=9, seqlen_q=n, seqlen_k=4096, ctas=132) for n in range(64, 8192, 64)]
+    lost = [io.missed(formula("v1", "forward", "HBM"), s) for s in at]
+    assert lost == sorted(lost) and lost[0] == 0 and lost[-1] > 0.99
+    assert any(0.3 < share < 0.7 for share in lost), (
+        "not all at once: L2 does not drop what is longest unused"
+    )
+    causal = [io.missed(formula("v1", "forward", "HBM"), replace(s, window=(None, 0))) for s in at]
+    assert all(part <= whole for part, whole in zip(causal, lost, strict=True))
+
+
+@pytest.mark.parametrize(("seqlen", "passages"), [(128, 1), (16384, 4)])
+def test_the_dq_sum_crosses_the_bus_once_while_l2_holds_it(seqlen, passages):
+    """Beyond: 0 written, fetched and written back by main, read by convert."""
+    s = replace(H200, batch=1, seqlen_q=seqlen, seqlen_k=seqlen, window=(None, 0), heads_abreast=1)
+    rows = s.heads_q * seqlen
+    others = rows * (2 * 256 + 12) + 2 * rows * 512 + rows * (512 + 8) + rows * 256
+    dq_sum = evaluate(formula("v2", "backward", "HBM"), s) - others
+    assert dq_sum == pytest.approx(passages * rows * 512, rel=0.01)
+
+
+def test_backward_longest_first_comes_back_to_what_the_last_quarter_of_k_and_v_sees():
+    s = replace(H200, window=(None, 0), longest_first=True)
+    reads = [io.reads_from_hbm("backward", Fraction(1), replace(s, longest_first=on)) for on in (False, True)]
+    assert reads == [1, Fraction(5, 4)]
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_causal_halves_what_flash_attention_visits_and_nothing_of_standard(direction):
     full = replace(H200, batch=1, seqlen_q=32768, seqlen_k=32768)
-    for algorithm, level, ratio in [("standard", "HBM", 1), ("v1", "HBM", 0.5), ("v2", "L2", 0.5)]:
+    for algorithm, level, ratio in [("standard", "paper", 1), ("v1", "paper", 0.5), ("v2", "L2", 0.5)]:
         one = formula(algorithm, direction, level)
         measured = evaluate(one, replace(full, window=(None, 0))) / evaluate(one, full)
         assert measured == pytest.approx(ratio, rel=0.05)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fagen.errors import PlanError
+from fagen.plan.kernels import kernels
 from fagen.plan.launch import Scalars, Shape, launch
-from fagen.plan.params import forward
-from fagen.plan.planner import plan
+from fagen.plan.planner import plan, plans
 
 TILE = {"tile": {"q": 128, "kv": 64}, "roles": {"math": {"warps": 4}}}
 
@@ -24,9 +24,11 @@ def causal(v2_spec):
 
 
 def test_every_number_in_the_struct_but_strides_is_a_scalar(v2_spec, v3_spec):
-    for spec in (v2_spec(), v3_spec(), v3_spec(layout="thd"), v3_spec({"pack_gqa": True})):
-        numbers = {p.name for p in forward(plan(spec)) if p.ctype in ("int32_t", "float")}
-        assert numbers <= set(Scalars._fields)
+    everything = v2_spec(layout="thd", softcap=30.0, dropout=True, deterministic=True)
+    for spec in (v2_spec(), everything, v3_spec(), v3_spec(layout="thd"), v3_spec({"pack_gqa": True})):
+        for kernel in (kernel for one in plans(spec) for kernel in kernels(one)):
+            numbers = {p.name for p in kernel.params if p.ctype in ("int32_t", "uint32_t", "float")}
+            assert numbers <= set(Scalars._fields)
 
 
 def test_one_cta_per_query_block_and_head(in_order):
@@ -35,16 +37,35 @@ def test_one_cta_per_query_block_and_head(in_order):
     assert found.scalars == Scalars(
         batch=2,
         heads_q=12,
+        heads_kv=4,
         heads_per_kv=3,
         seqlen_q=1025,
         seqlen_k=999,
         q_tiles=9,
         heads_abreast=1,
         group_log2=0,
+        scale=0.125,
         scale_log2=0.125 * math.log2(math.e),
+        softcap_scale=0.0,
+        dropout_threshold=0,
+        dropout_rescale=1.0,
         tokens_q=2050,
         tokens_k=1998,
     )
+
+
+@pytest.mark.parametrize(("p", "threshold"), [(0.0, 0), (0.1, 6554), (0.5, 32768), (0.9999999, 65535)])
+def test_dropout_drops_below_a_threshold_on_16_bits_and_scales_what_is_kept(in_order, p, threshold):
+    at = launch(in_order, Shape(1, 8, 8, 1, 1), 1.0, dropout_p=p).scalars
+    assert at.dropout_threshold == threshold
+    assert at.dropout_rescale == pytest.approx(1 / (1 - p))
+
+
+def test_softcap_takes_the_place_of_the_scale_in_the_exponent(v2_spec):
+    at = launch(plan(v2_spec(softcap=30.0)), Shape(1, 8, 8, 1, 1), scale=0.125).scalars
+    assert (at.scale, at.scale_log2) == (0.125, pytest.approx(30 * math.log2(math.e)))
+    # tanh x = 1 - 2 / (1 + 2^(2x log2 e)), of x = scale * q.k / cap
+    assert at.softcap_scale == pytest.approx(2 * math.log2(math.e) * 0.125 / 30)
 
 
 def test_batch_times_heads_is_not_bound_by_the_65535_of_other_grid_axes(in_order):
@@ -160,8 +181,8 @@ def test_packed_sequences_have_the_tiles_of_the_longest(v3_spec):
     planned = v3_plan(v3_spec, layout="thd", scheduler="in_order")
     found = launch(planned, Shape(3, 300, 400, 4, 2, tokens_q=512, tokens_k=640), 1.0)
     assert found.grid == 3 * 4 * 3
-    assert found.scalars[3:6] == (300, 400, 3)
-    assert (found.scalars.tokens_q, found.scalars.tokens_k) == (512, 640)
+    at = found.scalars
+    assert (at.seqlen_q, at.seqlen_k, at.q_tiles, at.tokens_q, at.tokens_k) == (300, 400, 3, 512, 640)
 
 
 def test_packed_tokens_stay_within_31_bits(v3_spec):

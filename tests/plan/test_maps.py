@@ -11,6 +11,7 @@ import pytest
 from fagen.errors import PlanError
 from fagen.plan.arguments import Arguments, arguments
 from fagen.plan.ir import Plan
+from fagen.plan.kernels import main_kernel
 from fagen.plan.launch import Shape, launch
 from fagen.plan.maps import FAR, Strides
 from fagen.plan.planner import plan
@@ -66,7 +67,7 @@ def make(planned, shape: Shape, sizes: dict[str, tuple[int, ...]]) -> Made:
     layout = planned.spec.problem.layout
     strides = {name: contiguous(own, layout) for name, own in sizes.items()}
     memory = {name: np.arange(1, np.prod(own) + 1, dtype=np.uint16) for name, own in sizes.items()}
-    return Made(arguments(planned, shape, launch(planned, shape, 1.0), strides), memory, strides)
+    return Made(arguments(main_kernel(planned), shape, launch(planned, shape, 1.0), strides), memory, strides)
 
 
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])
@@ -129,7 +130,7 @@ def test_packed_slices_of_one_fused_tensor(v3_spec):
     fused = np.arange(1, 20 * 6 * 64 + 1, dtype=np.uint16)
     shape = Shape(1, 20, 20, 1, 1, 20, 20)
     strides = dict.fromkeys(TENSORS, Strides(0, 6 * 64, 5))
-    made = arguments(planned, shape, launch(planned, shape, 1.0), strides)
+    made = arguments(main_kernel(planned), shape, launch(planned, shape, 1.0), strides)
     found = load(made.maps["k"], fused, 4 * 64, (0, FAR - 20, 20, FAR, 0))
     np.testing.assert_array_equal(found[0, 0, 0, :20], fused.reshape(20, 6, 64)[:, 4])
     assert not found[0, 0, 0, 20:].any()
@@ -178,13 +179,13 @@ def test_what_tma_cannot_describe_is_refused_by_name(v3_spec, name, strides, sai
     planned, shape = with_own_o(v3_spec(TILE, head_dim=64)), Shape(1, 8, 8, 2, 2)
     own = dict.fromkeys(TENSORS, Strides(0, 128, 64)) | {name: strides}
     with pytest.raises(PlanError, match=rf"^t: {name}: tensor map of bf16 .*{said}"):
-        arguments(planned, shape, launch(planned, shape, 1.0), own)
+        arguments(main_kernel(planned), shape, launch(planned, shape, 1.0), own)
 
 
 def test_strides_of_a_single_element_need_not_be_possible(v3_spec):
     planned, shape = with_own_o(v3_spec(TILE, head_dim=64)), Shape(1, 8, 8, 1, 1)
     own = dict.fromkeys(TENSORS, Strides(3, 64, 2**60))
-    for tensor_map in arguments(planned, shape, launch(planned, shape, 1.0), own).maps.values():
+    for tensor_map in arguments(main_kernel(planned), shape, launch(planned, shape, 1.0), own).maps.values():
         tensor_map.check(address=0)
 
 

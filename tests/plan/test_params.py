@@ -9,12 +9,18 @@ from itertools import pairwise
 import pytest
 
 from fagen.plan import params
-from fagen.plan.params import ADDRESSES, MAP, forward, offsets, pack, struct_bytes
+from fagen.plan.kernels import kernels
+from fagen.plan.params import BACKWARD, FORWARD, MAP, offsets, pack, struct_bytes
 from fagen.plan.planner import plan
 
-SIZES = {MAP: 128, "int64_t": 8, "int32_t": 4, "float": 4}
+SIZES = {MAP: 128, "int64_t": 8, "int32_t": 4, "uint32_t": 4, "float": 4}
+EVERYTHING = {"layout": "thd", "softcap": 30.0, "dropout": True, "deterministic": True}
+BACKWARDS = ("backward_prepare", "backward", "backward_convert")
 KINDS = {
     "v2": {},
+    "v2 with everything": EVERYTHING,
+    **{f"v2 {name}": {"kernel": name} for name in BACKWARDS},
+    **{f"v2 {name} with everything": {"kernel": name, **EVERYTHING} for name in BACKWARDS},
     "v3": {"own_o": True},
     "v3 without a buffer for O": {"own_o": False},
     "v3 packed": {"own_o": True, "layout": "thd"},
@@ -23,22 +29,24 @@ KINDS = {
 }
 
 
-def make_plan(v2_spec, v3_spec, **options):
-    if "own_o" not in options:
-        return plan(v2_spec())
-    own_o = options.pop("own_o")
-    planned = plan(v3_spec(**options))
-    return replace(planned, tiling=replace(planned.tiling, own_o=own_o))
+def fields_of(v2_spec, v3_spec, kernel="forward", **options):
+    if "own_o" in options:
+        own_o = options.pop("own_o")
+        planned = plan(v3_spec(**options))
+        planned = replace(planned, tiling=replace(planned.tiling, own_o=own_o))
+    else:
+        planned = plan(v2_spec(**options), direction=kernel.partition("_")[0])
+    return next(one for one in kernels(planned) if one.name == kernel).params
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def plan_of_kind(request, v2_spec, v3_spec):
-    return make_plan(v2_spec, v3_spec, **KINDS[request.param])
+def kind(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def fields(plan_of_kind):
-    return forward(plan_of_kind)
+def fields(kind, v2_spec, v3_spec):
+    return fields_of(v2_spec, v3_spec, **KINDS[kind])
 
 
 def size(param: params.Param) -> int:
@@ -65,19 +73,30 @@ def test_the_struct_ends_where_its_alignment_lets_the_next_one_start(fields):
     ("kind", "size"),
     [
         ("v2", 5 * 8 + 12 * 8 + 8 * 4),
+        ("v2 with everything", 8 * 8 + 12 * 8 + 7 * 4 + 4 + 4 * 4),
+        ("v2 backward_prepare", 6 * 8 + 6 * 8 + 7 * 4 + 4),
+        ("v2 backward", 8 * 8 + 18 * 8 + 11 * 4 + 4),
+        ("v2 backward with everything", 12 * 8 + 18 * 8 + 10 * 4 + 5 * 4 + 4),
+        ("v2 backward_convert", 2 * 8 + 3 * 8 + 6 * 4 + 4 + 4),
         ("v3", 576),  # 4 * 128 + 8 + 8 * 4, and 24 to the next 64
         ("v3 without a buffer for O", 512),  # 3 * 128 + 2 * 8 + 3 * 8 + 8 * 4, and 56
         ("v3 packed", 640),  # 4 * 128 + 4 * 8 + 10 * 4, and 56
     ],
 )
 def test_sizes_as_the_compiler_has_them(v2_spec, v3_spec, kind, size):
-    assert struct_bytes(forward(make_plan(v2_spec, v3_spec, **KINDS[kind]))) == size
+    assert struct_bytes(fields_of(v2_spec, v3_spec, **KINDS[kind])) == size
 
 
-def test_pointers_are_neighbours_and_have_names_of_addresses(fields):
+def test_pointers_are_neighbours_and_have_names_of_addresses(kind, fields):
     pointers = [i for i, param in enumerate(fields) if param.is_pointer]
     assert pointers == list(range(pointers[0], pointers[-1] + 1))
-    assert {fields[i].name for i in pointers} <= set(ADDRESSES)
+    assert {fields[i].name for i in pointers} <= set(BACKWARD if "backward" in kind else FORWARD)
+
+
+def test_what_is_written_is_no_input(fields):
+    inputs = {"q", "k", "v", "lse", "dout", "dlse", "seed", "cu_seqlens_q", "cu_seqlens_k"}
+    written = {param.name.removesuffix("_map") for param in fields if param.is_written}
+    assert written and (not written & inputs or (written & inputs == {"lse"} and "dq_sum" not in written))
 
 
 def test_names_are_unique_and_explained(fields):
@@ -92,7 +111,7 @@ def test_packed_values_lie_at_their_offsets(fields):
     }
     block = pack(fields, values | {"of no field": 0})
     assert len(block) == struct_bytes(fields)
-    codes = {MAP: "128s", "int64_t": "q", "int32_t": "i", "float": "f"}
+    codes = {MAP: "128s", "int64_t": "q", "int32_t": "i", "uint32_t": "I", "float": "f"}
     for param in fields:
         code = "Q" if param.is_pointer else codes[param.ctype]
         assert struct.unpack_from(f"<{code}", block, offsets(fields)[param.name]) == (values[param.name],)

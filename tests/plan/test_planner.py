@@ -4,6 +4,7 @@ import pytest
 
 from fagen.errors import PlanError
 from fagen.hw.arch import ARCHES
+from fagen.plan.kernels import main_kernel
 from fagen.plan.planner import ROOMY, plan
 
 A100_FA2 = {
@@ -84,14 +85,14 @@ def test_buffers_tile_shared_memory_without_gap_or_overlap(v2_spec):
     q, k, v = found.buffers
     assert (q.cols, k.cols, v.cols) == (128, 80, 128)
     assert (q.offset, k.offset, v.offset) == (0, q.bytes, q.bytes + k.bytes)
-    assert found.smem_bytes == 128 * 128 * 2 + 2 * 64 * 80 * 2 + 2 * 64 * 128 * 2 + 2 * 16
-    assert found.barriers_offset == v.offset + v.bytes
-    assert found.smem_bytes == found.accounts[0].used
+    assert main_kernel(found).smem_bytes == 128 * 128 * 2 + 2 * 64 * 80 * 2 + 2 * 64 * 128 * 2 + 2 * 16
+    assert main_kernel(found).barriers_offset == v.offset + v.bytes
+    assert main_kernel(found).smem_bytes == found.accounts[0].used
 
 
 def test_retarget_to_99_kb_is_refused_with_the_numbers(v2_spec):
     spec = v2_spec(schedule=A100_FA2 | {"roles": {"math": {"warps": 8}}}, head_dim=192)
-    assert plan(spec).smem_bytes == 147_488
+    assert main_kernel(plan(spec)).smem_bytes == 147_488
     with pytest.raises(PlanError) as refused:
         plan(spec, "sm_89")
     message = str(refused.value)
@@ -103,7 +104,7 @@ def test_retarget_to_99_kb_is_refused_with_the_numbers(v2_spec):
 def test_retarget_plans_left_out_keys_for_the_new_arch(v2_spec):
     found = plan(v2_spec("sm_80", device="a100"), "sm_120a")
     assert (found.arch.name, found.device.name) == ("sm_120a", "rtx5090")
-    assert found.smem_bytes <= 99 * 1024
+    assert main_kernel(found).smem_bytes <= 99 * 1024
 
 
 def test_nothing_fits_shows_the_choice_that_came_closest(v2_spec):

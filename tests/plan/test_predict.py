@@ -10,7 +10,7 @@ from fagen.paths import SPECS
 from fagen.plan.engines import HBM, TENSOR
 from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
-from fagen.plan.predict import LAUNCH_SECONDS, _q_tiles, forward_flops, predict, typical_timeline
+from fagen.plan.predict import LAUNCH_SECONDS, _q_tiles, flops, predict, typical_timeline
 from fagen.plan.timeline import item_cycles, start_cycles
 from fagen.plan.timeline_kernel import Costs, kernel
 from fagen.spec.load import load_spec
@@ -38,8 +38,8 @@ def test_flop_counts_visible_pairs(lengths):
     queries, keys = lengths
     visible = sum(j <= i + keys - queries for i in range(queries) for j in range(keys))
     shape = Shape(2, queries, keys, 6, 3)
-    assert forward_flops(planned("causal"), shape) == 2 * 12 * visible * (64 + 128)
-    assert forward_flops(planned(), shape) == 2 * 12 * queries * keys * (64 + 128)
+    assert flops(planned("causal"), shape) == 2 * 12 * visible * (64 + 128)
+    assert flops(planned(), shape) == 2 * 12 * queries * keys * (64 + 128)
 
 
 @pytest.mark.parametrize("window", [(0, 0), (2, 1), (None, 2), (3, None), (0, 100)], ids=str)
@@ -48,7 +48,7 @@ def test_flop_of_a_window_counts_visible_pairs(lengths, window):
     queries, keys = lengths
     left, right = (100 if side is None else side for side in window)
     visible = sum(-left <= j - (i + keys - queries) <= right for i in range(queries) for j in range(keys))
-    found = forward_flops(planned({"window": window}), Shape(2, queries, keys, 6, 3))
+    found = flops(planned({"window": window}), Shape(2, queries, keys, 6, 3))
     assert found == 2 * 12 * visible * (64 + 128)
 
 

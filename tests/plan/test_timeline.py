@@ -37,6 +37,7 @@ KERNEL = Kernel(
     rescale=True,
     growth=False,
     polynomial=0.0,
+    softcap=False,
     cluster=1,
     persistent=True,
     masked_sides=0,
@@ -230,6 +231,13 @@ def test_a_polynomial_moves_exponentials_from_the_mufu_to_the_fma_pipe():
     hardware, half = timeline(KERNEL, 4), timeline(replace(KERNEL, polynomial=0.5), 4)
     busy = [[run.utilisation(e) * run.item_cycles for e in (MUFU, FMA)] for run in (hardware, half)]
     assert busy[1][0] == pytest.approx(busy[0][0] / 2)
+    assert busy[1][1] > busy[0][1]
+
+
+def test_a_soft_cap_is_two_more_special_functions():
+    plain, capped = timeline(KERNEL, 4), timeline(replace(KERNEL, softcap=True), 4)
+    busy = [[run.utilisation(e) * run.item_cycles for e in (MUFU, FMA)] for run in (plain, capped)]
+    assert busy[1][0] == pytest.approx(3 * busy[0][0], rel=0.01)
     assert busy[1][1] > busy[0][1]
 
 

@@ -7,6 +7,7 @@ import pytest
 from fagen.errors import PlanError
 from fagen.paths import SPECS
 from fagen.plan.ir import Plan
+from fagen.plan.kernels import main_kernel
 from fagen.plan.planner import plan
 from fagen.plan.v3_budget import REGISTER_FILE, REGISTERS
 from fagen.spec.load import load_spec
@@ -51,7 +52,7 @@ def test_what_ptxas_builds_without_spills_fits(fact, overlap, v3_spec):
     found = plan(v3_spec(tile(q, kv, overlap), head_dim=dim, head_dim_v=dim_v))
     assert (found.dim, found.dim_v, found.tiling.overlap) == (dim, dim_v, overlap)
     assert used(found, REGISTERS) == (wanted, allowed)
-    assert found.smem_bytes == found.accounts[0].used == smem <= 227 * 1024
+    assert main_kernel(found).smem_bytes == found.accounts[0].used == smem <= 227 * 1024
 
 
 @OVERLAP
@@ -287,8 +288,8 @@ def test_buffers_tile_shared_memory_without_gap_or_overlap(v3_spec):
     assert [b.bytes for b in found.buffers] == [2 * b.rows * b.cols * b.stages for b in found.buffers]
     assert (q.offset, k.offset, v.offset) == (0, q.bytes, q.bytes + k.bytes)
     assert o.offset == v.offset + v.bytes
-    assert found.barriers_offset == o.offset + o.bytes
-    assert found.smem_bytes == found.barriers_offset + 8 * (3 * 2 + 4 * 2)
+    assert main_kernel(found).barriers_offset == o.offset + o.bytes
+    assert main_kernel(found).smem_bytes == main_kernel(found).barriers_offset + 8 * (3 * 2 + 4 * 2)
     assert all(buffer.offset % 1024 == 0 for buffer in found.buffers)
 
 
@@ -298,7 +299,7 @@ def test_without_a_buffer_of_its_own_o_takes_no_shared_memory(dims, kv, q_stages
     q, k, v = found.buffers
     assert (found.tiling.own_o, found.tiling.q_stages) == (False, q_stages)
     assert q.bytes == 128 * dims[0] * 2 * q_stages
-    assert found.barriers_offset == v.offset + v.bytes == q.bytes + k.bytes + v.bytes
+    assert main_kernel(found).barriers_offset == v.offset + v.bytes == q.bytes + k.bytes + v.bytes
     assert "O" not in "".join(term.name for term in found.accounts[0].terms)
 
 

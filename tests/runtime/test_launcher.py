@@ -10,6 +10,7 @@ import pytest
 
 from fagen.errors import LaunchError
 from fagen.plan.arguments import Arguments, arguments
+from fagen.plan.kernels import main_kernel
 from fagen.plan.launch import Launch, Shape, launch
 from fagen.plan.maps import Strides
 from fagen.plan.params import MAP, offsets, struct_bytes
@@ -29,7 +30,7 @@ def prepared(family: str, layout: str = "bshd", **schedule: Any) -> tuple[Launch
     shape = Shape(1, 100, 100, 1, 1, *((TOKENS, TOKENS) if layout == "thd" else ()))
     made = launch(planned, shape, 0.5)
     strides = {name: Strides(6400, 64, 64) for name in ("q", "k", "v", "out")}
-    return made, arguments(planned, shape, made, strides)
+    return made, arguments(main_kernel(planned), shape, made, strides)
 
 
 def fields(driver, arguments: Arguments, n: int = -1) -> dict[str, Any]:
@@ -64,22 +65,19 @@ def launcher(driver, artifact, kind):
 
 
 def addresses(first: int, kind: tuple[Launch, Arguments]) -> list[int]:
-    """Of everything that the kernel takes, from `first` on."""
-    packed = any(p.name == "cu_seqlens_q" for p in kind[1].params)
-    return [first + 2**20 * i for i in range(8 if packed else 6)]
+    """Of everything that a launcher takes, from `first` on."""
+    return [first + 2**20 * i for i in range(len(kind[1].addresses))]
 
 
 def test_the_driver_sees_grid_stream_and_every_field(driver, launcher, kind):
     made, own = kind
-    q, k, v, out, lse, counters, *cu = addresses(2**44, kind)
-    launcher(77, q, k, v, out, lse, counters, *cu)
+    at = addresses(2**44, kind)
+    launcher(77, *at)
     (seen,) = driver.launches
     assert (seen.grid, seen.block, seen.smem_bytes) == ((made.grid, 1, 1), (128, 1, 1), 4096)
     assert (seen.stream, seen.function, seen.cluster) == (77, 2100, None)
     found = fields(driver, own)
-    given = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "counters": counters} | dict(
-        zip(("cu_seqlens_q", "cu_seqlens_k"), cu, strict=False)
-    )
+    given = dict(zip(own.addresses, at, strict=True))
     maps = {f"{name}_map": given[name] for name in own.maps}
     wanted = own.numbers | given | maps
     assert found == {
@@ -100,8 +98,8 @@ def test_each_call_has_its_own_stream_and_addresses(driver, launcher, kind):
 
 
 def test_the_lse_may_be_absent(driver, launcher, kind):
-    q, k, v, out, _, counters, *cu = addresses(2**44, kind)
-    launcher(0, q, k, v, out, 0, counters, *cu)
+    given = dict(zip(kind[1].addresses, addresses(2**44, kind), strict=True)) | {"lse": 0}
+    launcher(0, *given.values())
     assert fields(driver, kind[1])["lse"] == 0
 
 

@@ -49,8 +49,20 @@ def test_rules_that_read_an_unknown_key_are_not_asked() -> None:
     assert [f.key for f in check(spec, unknown={"problem.dtype"})] == ["device"]
 
 
+BACKWARD = {
+    "backward.tile.q": [64, 128],
+    "backward.tile.kv": [64, 128],
+    "backward.stages.q": [1, 2],
+    "backward.stages.ds": [1, 2],
+    "backward.warps.q": [2, 4],
+    "backward.warps.kv": [2, 4],
+    "backward.warps.dq": [2, 4],
+    "backward.ctas_per_sm": [1, 2],
+    "backward.scheduler": ["in_order", "longest_first"],
+}
 TUNE = {
     "v2": {
+        **BACKWARD,
         "tile.q": [64, 128],
         "tile.kv": [32],
         "stages.kv": [2, 3],
@@ -63,6 +75,7 @@ TUNE = {
         "allow": [[], ["spills"]],
     },
     "v3": {
+        **BACKWARD,
         "tile.q": [64, 192],
         "tile.kv": [80, 176],
         "stages.q": [1, 2],

@@ -44,7 +44,10 @@ def test_fa2_specs(name: str, arch: str, device: str, head_dim: int) -> None:
         "head_dim": head_dim,
         "layout": "bshd",
         "mask": "causal",
-        "passes": ("forward",),
+        "softcap": None,
+        "dropout": False,
+        "deterministic": False,
+        "passes": ("forward", "backward"),
     }
 
 

@@ -3,8 +3,8 @@
 //     #include "kernel.cu"
 //     FAGEN_EMU_KERNEL(symbol_of_the_kernel)
 // compiled with -std=c++20 -O1 -g -fPIC -shared -pthread -fno-strict-aliasing -fno-omit-frame-pointer
-// -fvisibility=hidden -DFAGEN_EMU -I <this directory> -I templates/include. Hidden, because the loader would
-// share the state of this runtime among all kernels of a process.
+// -fvisibility=hidden -DFAGEN_EMU=<as __CUDA_ARCH__> -I <this directory> -I templates/include. Hidden,
+// because the loader would share the state of this runtime among all kernels of a process.
 #pragma once
 
 #include <atomic>

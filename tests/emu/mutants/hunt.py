@@ -30,7 +30,7 @@ def population() -> dict[Site, dict[str, Mutant]]:
     """All mutants: by site, that of every case that has the site."""
     found: dict[Site, dict[str, Mutant]] = {}
     for name, case in CASES.items():
-        for site, mutant in mutants(case.source):
+        for site, mutant in mutants(case.source, case.planned.template):
             found.setdefault(site, {})[name] = mutant
     return found
 

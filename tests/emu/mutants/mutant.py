@@ -23,7 +23,7 @@ _STATEMENT = -(2**30)  # comes before all expressions that start at the same pla
 class Site:
     """A change and its place, named so that it stays the same when lines move."""
 
-    file: str  # "fagen/pipe/ring.cuh", or files.KERNEL for the template's own text
+    file: str  # "fagen/pipe/ring.cuh", or "v3/forward.cu" for the template's own text
     line: str  # the line of code where it starts
     nth: int  # of the same changes of such lines in the file
     what: str
@@ -40,9 +40,10 @@ class Mutant(NamedTuple):
     number: int
 
 
-def mutants(source: Source) -> Iterator[tuple[Site, Mutant]]:
-    """Every mutant of a printed kernel."""
-    whole = files.split(source.text)
+def mutants(source: Source, template: str) -> Iterator[tuple[Site, Mutant]]:
+    """Every mutant of a kernel that the template printed."""
+    kernel = template.removesuffix(".j2")
+    whole = files.split(source.text, kernel)
     sites = dict(_sites(whole))
     # A constant cannot be chosen when the kernel runs: such a mutant has a library of its own.
     alone = {site: edit for site, edit in sites.items() if any(c.kind == "constant" for c in edit.changes)}
@@ -51,7 +52,8 @@ def mutants(source: Source) -> Iterator[tuple[Site, Mutant]]:
         changes = defaultdict(list)
         for site, edit in group.items():
             changes[site.file] += [(numbers[site], change) for change in edit.changes]
-        text = _HEAD + files.join(whole | {file: changed(whole[file], changes[file]) for file in changes})
+        mutated = {file: changed(whole[file], changes[file]) for file in changes}
+        text = _HEAD + files.join(whole | mutated, kernel)
         yield from ((site, Mutant(replace(source, text=text), number)) for site, number in numbers.items())
 
 

@@ -21,6 +21,7 @@ NAMES = frozenset(
     (
         *("begin_fill", "pass", "pass_last", "st_shared", "ld_shared", "load_q", "load_k", "load_v"),
         *("atomic_add", "atomic_add_ordered", "st_global", "finish", "clear_rows"),
+        *("fill", "signal", "reduce_add", "add_dq"),
         *("apply", "try_exponentiate", "gemm_qk", "scale"),
     )
 )

@@ -29,6 +29,16 @@ struct Mask {
     return kRight == kUnbounded ? seqlen_k : max(0, min(seqlen_k, row + diagonal + kRight + 1));
   }
 
+  // Key `col` is seen by queries [first_row(col), end_row(col)), none if that is empty; both grow with the
+  // key.
+  __device__ __forceinline__ int first_row(int col) const {
+    return kRight == kUnbounded ? 0 : max(0, col - diagonal - kRight);
+  }
+  __device__ __forceinline__ int end_row(int col) const {
+    const int seqlen_q = seqlen_k - diagonal;
+    return kLeft == kUnbounded ? seqlen_q : max(0, min(seqlen_q, col - diagonal + kLeft + 1));
+  }
+
   // Whether some query of [row0, row1] does not see some key of [col0, col1).
   __device__ __forceinline__ bool hides(int row0, int row1, int col0, int col1) const {
     return end(row0) < col1 || (kLeft != kUnbounded && begin(row1) > col0);

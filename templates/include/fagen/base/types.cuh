@@ -34,4 +34,18 @@ __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
   return reinterpret_cast<uint32_t&>(pair);
 }
 
+// The two floats of such a register: x from the lower half.
+template <typename T>
+__device__ __forceinline__ float2 unpack(uint32_t pair);
+
+template <>
+__device__ __forceinline__ float2 unpack<__half>(uint32_t pair) {
+  return __half22float2(reinterpret_cast<__half2&>(pair));
+}
+
+template <>
+__device__ __forceinline__ float2 unpack<__nv_bfloat16>(uint32_t pair) {
+  return __bfloat1622float2(reinterpret_cast<__nv_bfloat162&>(pair));
+}
+
 }  // namespace fagen

@@ -1,7 +1,8 @@
-// Warp-level matrix products on mma.sync m16n8k16, operands from swizzled shared tiles.
+// Warp-level matrix products on mma.sync m16n8k16, operands from swizzled shared tiles or from registers.
 //
 // A warp owns kM blocks of 16 rows. An accumulator is float [kM][N / 8][4]: see ptx/mma_sync.cuh for the
-// (row, column) of each register.
+// (row, column) of each register. An operand answers fragment(): A for 16 columns k of its rows, B for 16
+// rows k of 16 columns n.
 #pragma once
 
 #include "fagen/base/grid.cuh"
@@ -17,22 +18,25 @@ using Accumulator = float[kM][kN / 8][4];
 template <int kM>
 using FragmentA = uint32_t[kM][4];
 
-// Lane's cursor over a tile read as A operand, or as B operand stored [k][n] (transposed on the way).
-template <typename TileT>
-__device__ __forceinline__ smem::Cursor<TileT> cursor_row_major(uint32_t tile) {
-  return {tile, lane_id() & 15, lane_id() >> 4};
+// Lane's cursor over a tile, from (row0, col0) on kWidth columns: A operand, or B operand stored [k][n]
+// (transposed on the way).
+template <typename TileT, int kWidth = TileT::kCols>
+__device__ __forceinline__ smem::Cursor<TileT, kWidth> cursor_row_major(uint32_t tile, int row0 = 0,
+                                                                        int col0 = 0) {
+  return {tile, row0 + (lane_id() & 15), col0 / 8 + (lane_id() >> 4)};
 }
 
-// Lane's cursor over a tile read as B operand stored [n][k].
-template <typename TileT>
-__device__ __forceinline__ smem::Cursor<TileT> cursor_col_major(uint32_t tile) {
-  return {tile, (lane_id() & 7) + (lane_id() >> 4) * 8, (lane_id() >> 3) & 1};
+// The same: B operand stored [n][k], or A operand stored [k][m] (transposed on the way).
+template <typename TileT, int kWidth = TileT::kCols>
+__device__ __forceinline__ smem::Cursor<TileT, kWidth> cursor_col_major(uint32_t tile, int row0 = 0,
+                                                                        int col0 = 0) {
+  return {tile, row0 + (lane_id() & 7) + (lane_id() >> 4) * 8, col0 / 8 + ((lane_id() >> 3) & 1)};
 }
 
-// Q as A operand, read again from shared memory at every use.
-template <typename TileT, int kM>
+// A stored [m][k], read at every use.
+template <typename Cursor, int kM>
 struct SharedA {
-  smem::Cursor<TileT> cursor;
+  Cursor cursor;  // row-major
 
   __device__ __forceinline__ void fragment(FragmentA<kM>& a, int k) const {
 #pragma unroll
@@ -40,14 +44,26 @@ struct SharedA {
   }
 };
 
-// Q as A operand, read once and held in registers.
-template <typename TileT, int kM>
-struct RegisterA {
-  FragmentA<kM> held[TileT::kCols / 16];
+// A stored [k][m], read at every use.
+template <typename Cursor, int kM>
+struct SharedTransposedA {
+  Cursor cursor;  // column-major
 
-  __device__ __forceinline__ void load(const SharedA<TileT, kM>& shared) {
+  __device__ __forceinline__ void fragment(FragmentA<kM>& a, int k) const {
 #pragma unroll
-    for (int k = 0; k < TileT::kCols; k += 16) shared.fragment(held[k / 16], k);
+    for (int m = 0; m < kM; ++m) ptx::ldmatrix_x4_trans(a[m], cursor.block(k, 16 * m));
+  }
+};
+
+// A read once and held in registers.
+template <int kK, int kM>
+struct RegisterA {
+  FragmentA<kM> held[kK / 16];
+
+  template <typename Shared>
+  __device__ __forceinline__ void load(const Shared& shared) {
+#pragma unroll
+    for (int k = 0; k < kK; k += 16) shared.fragment(held[k / 16], k);
   }
 
   __device__ __forceinline__ void fragment(FragmentA<kM>& a, int k) const {
@@ -55,6 +71,46 @@ struct RegisterA {
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[m][i] = held[k / 16][m][i];
+  }
+};
+
+// A from an accumulator, rounded to 16 bits: two neighbouring blocks of 8 columns are the fragment of one
+// k-step, so that it moves through no memory.
+template <typename T, int kM, int kN>
+struct AccumulatorA {
+  const float (&c)[kM][kN][4];
+
+  __device__ __forceinline__ void fragment(FragmentA<kM>& a, int k) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        a[m][i] = pack<T>(c[m][k / 8 + i / 2][i % 2 * 2], c[m][k / 8 + i / 2][i % 2 * 2 + 1]);
+  }
+};
+
+template <typename T, int kM, int kN>
+__device__ __forceinline__ AccumulatorA<T, kM, kN> as_operand(const float (&c)[kM][kN][4]) {
+  return {c};
+}
+
+// B stored [n][k].
+template <typename Cursor>
+struct SharedB {
+  Cursor cursor;  // column-major
+
+  __device__ __forceinline__ void fragment(uint32_t (&b)[4], int n, int k) const {
+    ptx::ldmatrix_x4(b, cursor.block(n, k));
+  }
+};
+
+// B stored [k][n].
+template <typename Cursor>
+struct SharedTransposedB {
+  Cursor cursor;  // row-major
+
+  __device__ __forceinline__ void fragment(uint32_t (&b)[4], int n, int k) const {
+    ptx::ldmatrix_x4_trans(b, cursor.block(k, n));
   }
 };
 
@@ -68,50 +124,32 @@ __device__ __forceinline__ void clear(float (&c)[kM][kN][4]) {
       for (int i = 0; i < 4; ++i) c[m][n][i] = 0.0f;
 }
 
-// S = A K^T: A is [16 kM][d], K a tile [Bc][d].
-template <typename T, typename KTile, int kM, typename OperandA>
-__device__ __forceinline__ void gemm_qk(Accumulator<kM, KTile::kRows>& s, const OperandA& q,
-                                        const smem::Cursor<KTile>& k_tile) {
-  clear(s);
+template <int kM, int kN>
+__device__ __forceinline__ void scale(float (&c)[kM][kN][4], float factor) {
 #pragma unroll
-  for (int k = 0; k < KTile::kCols; k += 16) {
-    FragmentA<kM> a;
-    q.fragment(a, k);
+  for (int m = 0; m < kM; ++m)
 #pragma unroll
-    for (int n = 0; n < KTile::kRows; n += 16) {
-      uint32_t b[4];
-      ptx::ldmatrix_x4(b, k_tile.block(n, k));
+    for (int n = 0; n < kN; ++n)
 #pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        ptx::mma_m16n8k16<T>(s[m][n / 8], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(s[m][n / 8 + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
+      for (int i = 0; i < 4; ++i) c[m][n][i] *= factor;
 }
 
-// O += P V: P is [16 kM][Bc] in accumulator registers, V a tile [Bc][dv]. Two neighbouring 8-column blocks
-// of an accumulator are, rounded to 16 bits, the A fragment of one k-step: P moves through no memory.
-template <typename T, typename VTile, int kM>
-__device__ __forceinline__ void gemm_pv(Accumulator<kM, VTile::kCols>& o,
-                                        const Accumulator<kM, VTile::kRows>& p,
-                                        const smem::Cursor<VTile>& v_tile) {
+// C += A B: A is [16 kM][kK], B [kK][8 kN].
+template <typename T, int kK, int kM, int kN, typename OperandA, typename OperandB>
+__device__ __forceinline__ void gemm(float (&c)[kM][kN][4], const OperandA& a_operand,
+                                     const OperandB& b_operand) {
 #pragma unroll
-  for (int k = 0; k < VTile::kRows; k += 16) {
+  for (int k = 0; k < kK; k += 16) {
     FragmentA<kM> a;
+    a_operand.fragment(a, k);
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[m][i] = pack<T>(p[m][k / 8 + i / 2][i % 2 * 2], p[m][k / 8 + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-    for (int n = 0; n < VTile::kCols; n += 16) {
+    for (int n = 0; n < 8 * kN; n += 16) {
       uint32_t b[4];
-      ptx::ldmatrix_x4_trans(b, v_tile.block(k, n));
+      b_operand.fragment(b, n, k);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        ptx::mma_m16n8k16<T>(o[m][n / 8], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(o[m][n / 8 + 1], a[m], b[2], b[3]);
+        ptx::mma_m16n8k16<T>(c[m][n / 8], a[m], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(c[m][n / 8 + 1], a[m], b[2], b[3]);
       }
     }
   }

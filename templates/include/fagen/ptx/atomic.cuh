@@ -29,6 +29,18 @@ __device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t* global, uint32_
   return old;
 }
 
+// The same without the old value: what the CTA did before its last barrier is done, too.
+__device__ __forceinline__ void signal(uint32_t* global) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(global) : "memory");
+}
+
+// Waits until so many signals are there.
+__device__ __forceinline__ void wait_for_signals(const uint32_t* global, uint32_t count) {
+  uint32_t found;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(global) : "memory");
+  while (found != count);
+}
+
 }  // namespace fagen::ptx
 
 #endif  // FAGEN_EMU

@@ -1,4 +1,4 @@
-// Stores to global memory.
+// Loads from and stores to global memory.
 #pragma once
 
 #include "fagen/base/types.cuh"
@@ -12,6 +12,27 @@ namespace fagen::ptx {
 __device__ __forceinline__ int32_t ld_global(const int32_t* global) {
   int32_t v;
   asm volatile("ld.global.b32 %0, [%1];" : "=r"(v) : "l"(global));
+  return v;
+}
+
+__device__ __forceinline__ uint64_t ld_global(const uint64_t* global) {
+  uint64_t v;
+  asm volatile("ld.global.b64 %0, [%1];" : "=l"(v) : "l"(global));
+  return v;
+}
+
+__device__ __forceinline__ float ld_global(const float* global) {
+  float v;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(global));
+  return v;
+}
+
+// `global` is 16-byte aligned.
+__device__ __forceinline__ uint4 ld_global_16(const void* global) {
+  uint4 v;
+  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(global));
   return v;
 }
 

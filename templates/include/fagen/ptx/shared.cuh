@@ -25,6 +25,12 @@ __device__ __forceinline__ uint32_t ld_shared(uint32_t smem) {
   return v;
 }
 
+__device__ __forceinline__ float2 ld_shared_pair(uint32_t smem) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(smem) : "memory");
+  return v;
+}
+
 __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
   uint4 v;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"

@@ -11,6 +11,8 @@
 
 namespace fagen::ptx {
 
+inline constexpr bool kHasStmatrix = __CUDA_ARCH__ >= 900;
+
 __device__ __forceinline__ void stmatrix_x1(uint32_t smem, const uint32_t (&r)[1]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(smem), "r"(r[0]) : "memory");
 }

@@ -1,27 +1,26 @@
-// Longest processing time first, for masks under which the last query blocks see the most keys.
+// Longest processing time first, for masks under which the last tiles of a (batch, head) pair have the most
+// to do.
 //
-// The shortest quarter of all blocks goes last, so that only short ones are left when CTAs run out of work.
-// The rest goes group by group of (batch, head) pairs that run side by side, longest first in each group: few
-// pairs, so that their K and V stay in L2 and long blocks, which compute, mix with short ones, which load.
+// The shortest quarter of all tiles goes last, so that only short ones are left when CTAs run out of work.
+// The rest goes group by group of pairs that run side by side, longest first in each group: few pairs, so
+// that what they read stays in L2 and long tiles, which compute, mix with short ones, which load.
 #pragma once
 
 #include "fagen/sched/work.cuh"
 
 namespace fagen::sched {
 
-template <typename Params>
-__device__ __forceinline__ Work longest_first(const Params& p, uint32_t item) {
-  const uint32_t pairs = uint32_t(p.batch) * p.heads_q;
-  const uint32_t shortest = p.q_tiles / 4, others = p.q_tiles - shortest;
-  if (item >= pairs * others) {
-    const uint32_t rest = item - pairs * others;
-    return Work::of(p, rest % pairs, shortest - 1 - rest / pairs);
+__device__ __forceinline__ Place longest_first(const Tiles& tiles, uint32_t item) {
+  const uint32_t shortest = tiles.of_pair / 4, others = tiles.of_pair - shortest;
+  if (item >= tiles.pairs * others) {
+    const uint32_t rest = item - tiles.pairs * others;
+    return {rest % tiles.pairs, shortest - 1 - rest / tiles.pairs};
   }
-  const uint32_t group = item / (p.heads_abreast * others);
-  const uint32_t first = group * p.heads_abreast;
-  const uint32_t size = min(uint32_t(p.heads_abreast), pairs - first);
+  const uint32_t group = item / (tiles.abreast * others);
+  const uint32_t first = group * tiles.abreast;
+  const uint32_t size = min(tiles.abreast, tiles.pairs - first);
   const uint32_t rest = item - first * others;
-  return Work::of(p, first + rest % size, p.q_tiles - 1 - rest / size);
+  return {first + rest % size, tiles.of_pair - 1 - rest / size};
 }
 
 }  // namespace fagen::sched

@@ -29,19 +29,24 @@ struct Tile {
   }
 };
 
-// One lane's part of an ldmatrix address: (row, chunk) of the lane inside a 16 x 16 block. The address
-// for the block at (row0, col0), both compile-time multiples of 16, is one XOR and one immediate away.
-template <typename TileT>
+// One lane's place in a tile, or in kWidth of its columns: at (row, chunk). The address of what is so many
+// rows and columns further, compile-time multiples of 8, is one XOR and one immediate away where the part
+// does not cut panels.
+template <typename TileT, int kWidth = TileT::kCols>
 struct Cursor {
-  uint32_t lane;
+  static constexpr bool kCutsPanels = kWidth % TileT::kPanelCols != 0 && TileT::kPanelCols % kWidth != 0;
+
+  uint32_t tile, lane;
+  int row, chunk;
 
   __device__ __forceinline__ Cursor(uint32_t tile, int row, int chunk)
-      : lane(tile + row * TileT::kRowBytes + ((chunk ^ TileT::swizzle(row)) << 4)) {}
+      : tile(tile), lane(tile + TileT::offset(row, chunk)), row(row), chunk(chunk) {}
 
-  __device__ __forceinline__ uint32_t block(int row0, int col0) const {
-    int chunk = col0 / 8;
-    return (lane ^ (chunk % TileT::kChunks << 4)) + chunk / TileT::kChunks * TileT::kPanelBytes +
-           row0 * TileT::kRowBytes;
+  __device__ __forceinline__ uint32_t block(int rows, int cols) const {
+    const int chunks = cols / 8;
+    if constexpr (kCutsPanels) return tile + TileT::offset(row, chunk + chunks) + rows * TileT::kRowBytes;
+    return (lane ^ (chunks % TileT::kChunks << 4)) + chunks / TileT::kChunks * TileT::kPanelBytes +
+           rows * TileT::kRowBytes;
   }
 };
 

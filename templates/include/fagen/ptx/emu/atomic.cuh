@@ -14,4 +14,10 @@ __device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t* global, uint32_
   return atomic_add(global, value);
 }
 
+__device__ __forceinline__ void signal(uint32_t* global) { atomic_add(global, 1); }
+
+__device__ __forceinline__ void wait_for_signals(const uint32_t* global, uint32_t count) {
+  while (atomic_add(const_cast<uint32_t*>(global), 0) != count) emu::yield_turn();
+}
+
 }  // namespace fagen::ptx

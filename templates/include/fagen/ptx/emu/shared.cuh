@@ -18,6 +18,12 @@ __device__ __forceinline__ uint32_t ld_shared(uint32_t smem) {
   return v;
 }
 
+__device__ __forceinline__ float2 ld_shared_pair(uint32_t smem) {
+  float2 v;
+  emu::load_shared(smem, &v, 8);
+  return v;
+}
+
 __device__ __forceinline__ uint4 ld_shared_16(uint32_t smem) {
   uint4 v;
   emu::load_shared(smem, &v, 16);

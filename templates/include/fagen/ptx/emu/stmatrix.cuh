@@ -6,6 +6,8 @@
 
 namespace fagen::ptx {
 
+inline constexpr bool kHasStmatrix = FAGEN_EMU >= 900;
+
 __device__ __forceinline__ void stmatrix_x1(uint32_t smem, const uint32_t (&r)[1]) {
   emu::store_matrix(smem, r, 1, false);
 }
