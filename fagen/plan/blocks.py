@@ -38,8 +38,12 @@ class Blocks:
         left, right = self.window
         return Blocks(self.seqlen_k, self.seqlen_q, self.tile_kv, self.tile_q, (right, left))
 
+    def seen(self, q_block: int) -> range:
+        """The K/V blocks that the mask leaves one Q block."""
+        return range(self._starts(q_block, 1), self._ends(q_block, 1))
+
     def of(self, q_block: int) -> int:
-        """K/V blocks that the mask leaves one Q block: a run without gaps."""
+        """How many these are."""
         return self._ends(q_block, 1) - self._starts(q_block, 1)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import exp, gcd
@@ -11,6 +11,7 @@ from typing import Any
 import sympy as sp
 
 from fagen.hw.dtypes import DTYPES
+from fagen.plan import l2_walk
 from fagen.plan.backward_launch import launches
 from fagen.plan.blocks import Blocks, Window
 from fagen.plan.formulas import (
@@ -33,6 +34,7 @@ from fagen.plan.formulas import (
 )
 from fagen.plan.ir import Plan
 from fagen.plan.kernels import kernels
+from fagen.plan.l2_walk import Walk
 from fagen.plan.launch import Launch, Shape, queries_per_tile
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv
 from fagen.plan.v2 import pad16
@@ -196,8 +198,11 @@ def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
     The inner-loop operands of one K/V head are its K and V in the forward, and Q, dO, LSE, D and the dQ sum
     of its query heads in the backward. If those of all K/V heads in flight fit L2 together, they are read
     once. If not, a cyclic walk through more than L2 holds finds nothing of the walk before, so each wave of
-    CTAs reads them again, once for the whole wave, because its CTAs walk side by side.
+    CTAs reads them again, once for the whole wave, because its CTAs walk side by side. CTAs dealt longest
+    first do not: see l2_walk.py; only sequences too long for it are taken to walk in waves as well.
     """
+    if s.longest_first and (walk := _walk(direction, s).shortened()):
+        return Fraction(l2_walk.reads(walk, s.l2_bytes)).limit_denominator(10**6)
     row = (s.head_dim + s.head_dim_v) * s.element_bytes
     if direction == "forward":
         operands = s.seqlen_k * row
@@ -215,25 +220,37 @@ def reads_from_hbm(direction: str, share: Fraction, s: Setting) -> Fraction:
     ctas_per_head = sharing * blocks
     if in_flight * operands <= s.l2_bytes:
         moved = in_flight * operands + s.ctas * own
-        return 1 + _read_last(direction, s, operands) + _cut_heads(moved, ctas_per_head, s)
+        return 1 + _cut_heads(moved, ctas_per_head, s)
     waves = _blocks(ctas_per_head, _blocks(s.ctas, in_flight))
     return max(Fraction(1), share * waves)
 
 
-def _read_last(direction: str, s: Setting, operands: int) -> Fraction:
-    """Share of a head's inner-loop operands that longest-first order comes back to after all other heads.
-
-    The shortest quarter of a head's tiles goes last: the first Q tiles, the last K/V tiles. What it sees has
-    left L2 by then, unless the `operands` bytes of all heads fit. A head's last tiles run side by side, so it
-    is read once.
-    """
+def _walk(direction: str, s: Setting) -> Walk:
     blocks = Blocks(s.seqlen_q, s.seqlen_k, s.tile_q * s.cluster, s.tile_kv, s.window)
-    blocks = blocks if direction == "forward" else blocks.transposed
-    shortest = blocks.along_q // 4 * blocks.tile_q
-    if not (s.longest_first and shortest and operands) or s.batch * s.heads_kv * operands <= s.l2_bytes:
-        return Fraction(0)
-    last = replace(blocks, tile_q=shortest)
-    return Fraction(last.of(0 if direction == "forward" else last.along_q - 1), last.along_kv)
+    row = (s.head_dim + s.head_dim_v) * s.element_bytes
+    if direction == "forward":
+        return Walk(
+            blocks=blocks,
+            first_is_longest=False,
+            pairs=s.batch * s.heads_q // s.heads_per_tile,
+            abreast=s.heads_abreast,
+            sharing=s.heads_per_kv // s.heads_per_tile,
+            repeats=1,
+            ctas=s.ctas // s.cluster,
+            block_bytes=s.tile_kv * row,
+            own_bytes=s.tile_q * s.cluster * s.heads_per_tile * row,  # Q and O
+        )
+    return Walk(
+        blocks=blocks.transposed,
+        first_is_longest=True,
+        pairs=s.batch * s.heads_kv,
+        abreast=s.heads_abreast,
+        sharing=1,
+        repeats=s.heads_per_kv,
+        ctas=s.ctas,
+        block_bytes=s.tile_q * (row + ACCUMULATOR * s.dq_columns + 2 * STATISTIC),
+        own_bytes=2 * s.tile_kv * row,  # K, V, dK and dV
+    )
 
 
 def _cut_heads(moved: int, ctas_per_head: int, s: Setting) -> Fraction:

@@ -14,6 +14,7 @@ from fagen.plan.engines import HBM
 from fagen.plan.formulas import formula
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Scalars, Shape, launch, queries_per_tile
+from fagen.plan.order import longest_first
 from fagen.plan.timeline import LINEAR, Timeline, item_cycles, start_cycles, timeline
 from fagen.plan.timeline_kernel import kernel
 
@@ -144,12 +145,7 @@ def _q_tiles(plan: Plan, scalars: Scalars) -> Iterator[int]:
         for _ in range(heads):
             yield from tiles
         return
-    shortest = scalars.q_tiles // 4
-    for first in range(0, heads, scalars.heads_abreast):
-        for tile in reversed(tiles[shortest:]):
-            yield from [tile] * min(scalars.heads_abreast, heads - first)
-    for tile in reversed(tiles[:shortest]):
-        yield from [tile] * heads
+    yield from (tile for _, tile in longest_first(heads, scalars.q_tiles, scalars.heads_abreast))
 
 
 def _in_rounds(costs: Sequence[float], slots: int) -> float:

@@ -55,8 +55,8 @@ _THREADS = Resource(THREADS, "threads", (("warps", 32 * warps),), lambda arch, _
 
 
 def _cut(columns: sp.Expr) -> sp.Expr:
-    """Half a register for each column of a warp's part that lies in the next panel of a tile; estimated."""
-    return sp.floor(columns / PANEL) * sp.Mod(columns, PANEL) / 2
+    """5/8 of a register, up to 20, per column of a warp's part in the next panel of a tile; estimated."""
+    return sp.Min(20, sp.floor(columns / PANEL) * sp.Mod(columns, PANEL) * sp.Rational(5, 8))
 
 
 _rows = Br / warps  # of one warp

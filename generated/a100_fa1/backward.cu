@@ -18,7 +18,7 @@
 //   S and dP, or dQ in their place       64  Max(2*Bc*Br, Br*d)/(32*warps)
 //   fragments of two k-steps       16  16
 //   addresses and counters         44  44
-//   addresses of columns that cut panels        0  Max((Mod(d/warps_q, 64))*floor(d/(64*warps_q))/2, (Mod(dv/warps_q, 64))*floor(dv/(64*warps_q))/2)
+//   addresses of columns that cut panels        0  Min(20, Max(5*(Mod(d/warps_q, 64))*floor(d/(64*warps_q))/8, 5*(Mod(dv/warps_q, 64))*floor(dv/(64*warps_q))/8))
 // threads per SM: 256 of 2048 threads
 //   warps                         256  32*warps
 //

@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, Cfg::kCtasPerSm)
   for (int ahead = 1; ahead < Cfg::kAhead; ++ahead) load_kv(end - 1 - ahead, Bool<false>());
 
   const mma::SharedA<smem::Cursor<Cfg::QTile>, Cfg::kM> q_shared{
-      mma::cursor_row_major<Cfg::QTile>(q_smem, warp_row)};
+      mma::cursor_row_major<Cfg::QTile>(q_smem + warp_row * Cfg::QTile::kRowBytes)};
   // spec: schedule.q_operand = registers
   mma::RegisterA<Cfg::QTile::kCols, Cfg::kM> q_operand;
   if (end > begin) {

@@ -48,16 +48,15 @@ def refusal(monkeypatch):
         assert source.text.count(line) == 1
         changed = dataclasses.replace(source, text=source.text.replace(line, by))
         monkeypatch.setattr(launch, "render", lambda _: changed)
-        q, k, v, out = (torch.ones(1, n, 1, 16, dtype=torch.bfloat16) for n in (32, 256, 256, 32))
+        sizes = {"q": 32, "k": 256, "v": 256, "out": 32}
+        tensors = {name: torch.ones(1, n, 1, 16, dtype=torch.bfloat16) for name, n in sizes.items()}
         shape = Shape(1, 32, 256, 1, 1)
         to_launch = plan_launch(PLAN, shape, 0.25)
-        strides = {
-            name: Strides(*x.stride()[:3])
-            for name, x in zip(("q", "k", "v", "out"), (q, k, v, out), strict=True)
-        }
-        launcher = Emulated(KERNEL).launcher(to_launch, arguments(KERNEL, shape, to_launch, strides))
+        strides = {name: Strides(*x.stride()[:3]) for name, x in tensors.items()}
+        given = arguments(KERNEL, shape, to_launch, strides)
+        addresses = {name: x.data_ptr() for name, x in tensors.items()}
         with pytest.raises(EmulatorError) as error:
-            launcher(0, q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0)
+            Emulated(KERNEL).launcher(to_launch, given)(0, *(addresses.get(x, 0) for x in given.addresses))
         return str(error.value)
 
     return run
@@ -73,7 +72,7 @@ def test_a_missing_wait_is_a_race(refusal):
     assert "race in the emulator, seed 0" in text
     assert "k[0]" in text or "q" in text
     assert "cp.async" in text and "thread" in text
-    assert f"kernel.cu:{line_of('mma::gemm_qk')}" in text, "the read"
+    assert f"kernel.cu:{line_of('mma::gemm<T, Cfg::KTile::kCols>(')}" in text, "the read"
     assert "kernel.cu:" in text.split("cp.async")[1], "the copy"
 
 

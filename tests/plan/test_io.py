@@ -195,30 +195,6 @@ def test_l2_absorbs_all_rereads_of_causal_16k_tokens_on_h200(batch, seqlen, head
 
 
 @pytest.mark.parametrize(
-    ("window", "again"),
-    [((None, 0), 0.25), ((None, None), 1), ((None, 1024), 0.5), ((100, 0), 0.25)],
-    ids=str,
-)
-def test_longest_first_reads_what_the_shortest_quarter_sees_once_more(window, again):
-    s = replace(H200, seqlen_q=4096, seqlen_k=4096, window=window, longest_first=True)
-    kv = s.batch * s.heads_kv * s.seqlen_k * 256 * 2
-    at_hbm = formula("v2", "forward", "HBM")
-    assert evaluate(at_hbm, s) - evaluate(at_hbm, replace(s, longest_first=False)) == again * kv
-    roomy = replace(s, l2_bytes=2 * kv)
-    assert evaluate(at_hbm, roomy) == evaluate(at_hbm, replace(roomy, longest_first=False))
-
-
-def test_a_clusters_shortest_quarter_is_of_its_own_tiles():
-    """2 of 9 pairs of tiles, where CTAs of their own have 4 of 18 tiles."""
-    s = replace(H200, seqlen_q=18 * 128, seqlen_k=18 * 128, window=(None, 0), longest_first=True)
-    reads = [io.reads_from_hbm("forward", Fraction(1), replace(s, cluster=size)) for size in (1, 2)]
-    assert reads == [1 + Fraction(4, 18)] * 2
-    s = replace(s, seqlen_q=14 * 128, seqlen_k=14 * 128)
-    reads = [io.reads_from_hbm("forward", Fraction(1), replace(s, cluster=size)) for size in (1, 2)]
-    assert reads == [1 + Fraction(3, 14), 1 + Fraction(2, 14)]
-
-
-@pytest.mark.parametrize(
     ("ctas", "seqlen"), [(132, 16384), (132, 4096), (264, 16384), (128, 16384), (96, 5000)]
 )
 def test_without_a_mask_heads_that_a_wave_cuts_are_read_again(ctas, seqlen):
@@ -305,12 +281,6 @@ def test_the_dq_sum_crosses_the_bus_once_while_l2_holds_it(seqlen, passages):
     others = rows * (2 * 256 + 12) + 2 * rows * 512 + rows * (512 + 8) + rows * 256
     dq_sum = evaluate(formula("v2", "backward", "HBM"), s) - others
     assert dq_sum == pytest.approx(passages * rows * 512, rel=0.01)
-
-
-def test_backward_longest_first_comes_back_to_what_the_last_quarter_of_k_and_v_sees():
-    s = replace(H200, window=(None, 0), longest_first=True)
-    reads = [io.reads_from_hbm("backward", Fraction(1), replace(s, longest_first=on)) for on in (False, True)]
-    assert reads == [1, Fraction(5, 4)]
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
