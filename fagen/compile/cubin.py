@@ -31,6 +31,7 @@ class Cubin(Unit[Artifact]):
         """What the key is made of."""
         return (
             self.source.text,
+            self.source.file,
             [(name, hashlib.sha256(contents).hexdigest()) for name, contents in self.headers],
             self.cuda,
             self.options,

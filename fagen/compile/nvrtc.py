@@ -81,7 +81,7 @@ def _compile(unit: Cubin) -> Artifact:
 
 def _run(source: Source, arguments: tuple[str, ...]) -> tuple[bytes, str]:
     """One NVRTC program: its cubin and its log."""
-    file = f"{source.name}/kernel.cu"  # as the log and the line table name it
+    file = f"{source.name}/{source.file}"  # as the log and the line table name it
     program = _value(nvrtc.nvrtcCreateProgram(source.text.encode(), file.encode(), 0, [], []))
     try:
         encoded = [os.fsencode(argument) for argument in arguments]

@@ -18,5 +18,6 @@ def render(kernel: KernelPlan) -> Source:
         text=environment().get_template(kernel.template).render(context(kernel)),
         threads=kernel.threads,
         smem_bytes=kernel.smem_bytes,
+        file=f"{kernel.name}.cu",
         allow=spec.schedule.allow,
     )

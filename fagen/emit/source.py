@@ -15,4 +15,5 @@ class Source:
     text: str
     threads: int  # per CTA
     smem_bytes: int  # dynamic shared memory per CTA
+    file: str = "kernel.cu"  # its name in generated/<name>/, in logs and in reports
     allow: tuple[str, ...] = ()  # resource findings that do not fail the build: "spills", "stack"

@@ -25,7 +25,6 @@ from fagen.hw.arch import ARCHES
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 ENV = "CXX"
-KERNEL = "kernel.cu"  # as line tables name it
 COMPILERS = ("g++", "clang++")
 STANDARD = "-std=c++20"
 FLAGS = (
@@ -117,6 +116,7 @@ class HostUnit(Unit[HostLibrary]):
         """What the key is made of."""
         return (
             self.source.text,
+            self.source.file,
             [(name, hashlib.sha256(contents).hexdigest()) for name, contents in self.headers],
             self.compiler.version,
             flags(self.source),
@@ -165,11 +165,11 @@ def _compile(unit: HostUnit) -> HostLibrary:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fagen-") as temporary:
         directory = Path(temporary)
-        (directory / KERNEL).write_text(source.text)
+        (directory / source.file).write_text(source.text)
         (directory / "library.cpp").write_text(
-            f'#include "launch.hpp"\n#include "{KERNEL}"\nFAGEN_EMU_KERNEL({source.symbol})\n'
+            f'#include "launch.hpp"\n#include "{source.file}"\nFAGEN_EMU_KERNEL({source.symbol})\n'
         )
-        # Lines are recorded as of /<name>/kernel.cu and /fagen/..., wherever this machine keeps the files.
+        # Lines are recorded as of /<name>/<file> and /fagen/..., wherever this machine keeps the files.
         places = {directory: f"/{source.name}", headers.INCLUDE: "", RUNTIME: "/fagen/emu/runtime"}
         done = _call(
             (

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fagen.compile.headers import EMULATED, INCLUDE
-from fagen.emu.host import KERNEL
 from fagen.emu.kernel import Kernel
 from fagen.emu.library import CReport
 
@@ -23,7 +22,7 @@ class Frame:
     """One call that led to a code address, inlined calls included."""
 
     function: str
-    file: str  # "<spec name>/kernel.cu" or "fagen/pipe/ring.cuh"
+    file: str  # "<spec name>/forward.cu" or "fagen/pipe/ring.cuh"
     line: int
 
 
@@ -94,11 +93,11 @@ def _place(calls: tuple[Frame, ...], kernel: Kernel) -> str:
 
 
 def _file(kernel: Kernel) -> str:
-    return f"{kernel.source.name}/{KERNEL}"
+    return f"{kernel.source.name}/{kernel.source.file}"
 
 
 def _short(kernel: Kernel, frame: Frame) -> str:
-    return f"{KERNEL if frame.file == _file(kernel) else frame.file}:{frame.line}"
+    return f"{kernel.source.file if frame.file == _file(kernel) else frame.file}:{frame.line}"
 
 
 def _source_line(kernel: Kernel, frame: Frame) -> str:

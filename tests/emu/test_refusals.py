@@ -72,14 +72,14 @@ def test_a_missing_wait_is_a_race(refusal):
     assert "race in the emulator, seed 0" in text
     assert "k[0]" in text or "q" in text
     assert "cp.async" in text and "thread" in text
-    assert f"kernel.cu:{line_of('mma::gemm<T, Cfg::KTile::kCols>(')}" in text, "the read"
-    assert "kernel.cu:" in text.split("cp.async")[1], "the copy"
+    assert f"forward.cu:{line_of('mma::gemm<T, Cfg::KTile::kCols>(')}" in text, "the read"
+    assert "forward.cu:" in text.split("cp.async")[1], "the copy"
 
 
 def test_a_missing_arrival_is_a_deadlock_that_lists_barriers_and_waiters(refusal):
     text = refusal("ring.arrive_empty(read);")
     assert "deadlock in the emulator" in text
-    assert f"kernel.cu:{line_of('ring.wait_empty(fill);')}" in text
+    assert f"forward.cu:{line_of('ring.wait_empty(fill);')}" in text
     for barrier in (f"{kind}[{stage}]" for kind in ("full", "empty") for stage in range(3)):
         assert barrier in text
     assert "threads 0-63 wait" in text
@@ -88,5 +88,5 @@ def test_a_missing_arrival_is_a_deadlock_that_lists_barriers_and_waiters(refusal
 def test_a_stray_copy_names_the_tensor_and_the_thread(refusal):
     text = refusal("k + first * p.k_row_stride,", "k + (first + 4096) * p.k_row_stride,")
     assert "out of bounds in the emulator" in text
-    assert f"kernel.cu:{line_of('k_loader.template load')}" in text
+    assert f"forward.cu:{line_of('k_loader.template load')}" in text
     assert "of CTA (0, 0, 0)" in text

@@ -57,7 +57,7 @@ def test_instructions_and_waits_are_named_with_their_lines(events):
     kinds = {event["name"].split(".")[0] for event in events}
     assert {"mma", "ldmatrix", "mbarrier wait", "__syncwarp"} <= kinds
     lines = [event["args"]["pc"] for event in events if event["ph"] != "M"]
-    assert lines and all(line.startswith("kernel.cu:") for line in lines)
+    assert lines and all(line.startswith("forward.cu:") for line in lines)
 
 
 def test_copies_in_flight_begin_before_they_end(events):
