@@ -9,7 +9,7 @@ from fagen.cli.console import table_console
 from fagen.cli.options import GENERATED, ArchOption, OutOption, SetOption, SpecsArgument, overrides
 from fagen.cli.progress import track
 from fagen.compile.artifact import Artifact
-from fagen.compile.nvrtc import compile_source
+from fagen.compile.nvrtc import compile_sources
 from fagen.emit import generate
 from fagen.emit.render import render
 from fagen.plan.kernels import KernelPlan, kernels
@@ -29,10 +29,11 @@ def build_command(
     loaded = [load_spec(path, overrides(settings)) for path in specs]
     built: list[Built] = []
     for spec in track(loaded, lambda spec: spec.name):
-        planned = [kernel for one in plans(spec, arch) for kernel in kernels(one)]
+        planned = [kernels(one) for one in plans(spec, arch)]
         if arch is None:
             generate.write(spec, out)
-        built += [(kernel, compile_source(render(kernel))) for kernel in planned]
+        for own in planned:
+            built += zip(own, compile_sources([render(kernel) for kernel in own]), strict=True)
     table_console().print(resource_table(built))
     for kernel, artifact in built:
         name = f"{artifact.name} {kernel.name}"

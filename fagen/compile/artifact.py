@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from fagen.compile.report import Resources
@@ -27,5 +27,20 @@ class Artifact(Compiled):
 
     arch: str  # "sm_80"
     nvrtc: tuple[int, int]  # version of the compiler
-    cubin: bytes  # ELF
+    cubin: bytes  # ELF; kernels that were compiled together share it
     resources: Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program(Compiled):
+    """Kernels compiled together; `symbol` is that of the first."""
+
+    arch: str
+    nvrtc: tuple[int, int]
+    cubin: bytes
+    resources: dict[str, Resources]  # by symbol
+
+    def artifact(self, symbol: str) -> Artifact:
+        """One of them."""
+        common = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Artifact(**common | {"symbol": symbol, "resources": self.resources[symbol]})

@@ -8,17 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fagen.compile.artifact import Artifact
+from fagen.compile.artifact import Program
 from fagen.compile.cache import Unit
 from fagen.compile.report import Resources
 from fagen.emit.source import Source
 
 
 @dataclass(frozen=True)
-class Cubin(Unit[Artifact]):
+class Cubin(Unit[Program]):
     """Everything that decides the bytes of one cubin."""
 
-    source: Source
+    source: Source  # of all its kernels
+    symbols: tuple[str, ...]  # theirs
     headers: tuple[tuple[str, bytes], ...]  # fagen's, as included: name and contents
     cuda: tuple[int, int] | None  # version of the CUDA headers; None: none are included
     options: tuple[str, ...]
@@ -37,7 +38,7 @@ class Cubin(Unit[Artifact]):
             self.options,
             self.nvrtc,
             self.source.arch,
-            self.source.symbol,
+            self.symbols,
         )
 
     @property
@@ -50,17 +51,20 @@ class Cubin(Unit[Artifact]):
         """Compiler, headers and options."""
         return {"nvrtc": self.nvrtc, "cuda_headers": self.cuda, "options": self.options}
 
-    def pack(self, compiled: Artifact) -> tuple[bytes, dict[str, Any]]:
-        """The cubin, and its resources."""
-        return compiled.cubin, {"resources": asdict(compiled.resources)}
+    def pack(self, compiled: Program) -> tuple[bytes, dict[str, Any]]:
+        """The cubin, and its kernels' resources."""
+        return compiled.cubin, {"resources": {name: asdict(one) for name, one in compiled.resources.items()}}
 
-    def unpack(self, binary: bytes, meta: Mapping[str, Any], entry: Path) -> Artifact:
-        """The artifact that was packed."""
-        resources = meta["resources"]
-        return Artifact(
+    def unpack(self, binary: bytes, meta: Mapping[str, Any], entry: Path) -> Program:
+        """The program that was packed."""
+        resources = {
+            name: Resources(**{**one, "warnings": tuple(one["warnings"])})
+            for name, one in meta["resources"].items()
+        }
+        return Program(
             **self.restored(meta, entry),
             arch=self.source.arch,
             nvrtc=self.nvrtc,
             cubin=binary,
-            resources=Resources(**{**resources, "warnings": tuple(resources["warnings"])}),
+            resources=resources,
         )

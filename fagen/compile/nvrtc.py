@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import cuda.bindings.nvrtc as nvrtc
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from fagen.compile import headers, report
-from fagen.compile.artifact import Artifact
+from fagen.compile.artifact import Artifact, Program
 from fagen.compile.cache import Cache, default_root
 from fagen.compile.cubin import Cubin
 from fagen.compile.options import options
+from fagen.compile.program import merged
 from fagen.emit.source import Source
 from fagen.errors import CompileError
 
@@ -32,19 +34,28 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def compile_source(source: Source, cache: Cache | None = None) -> Artifact:
-    """Compile `source`, or take it from the cache (by default the user's).
-
-    Raises CompileError when a header is missing, NVRTC refuses the source, or the kernel spills, uses local
-    memory or draws a C75xx note that `source.allow` does not name.
-    """
-    unit = prepare(source)
-    artifact = (cache or Cache(default_root())).fetch(unit, lambda: _compile(unit))
-    report.check(source, artifact.resources)
+    """`compile_sources` of one."""
+    (artifact,) = compile_sources([source], cache)
     return artifact
 
 
-def prepare(source: Source) -> Cubin:
+def compile_sources(sources: Sequence[Source], cache: Cache | None = None) -> tuple[Artifact, ...]:
+    """Compile `sources`, of one spec and arch, together, or take them from the cache (by default the user's).
+
+    Raises CompileError when a header is missing, NVRTC refuses a source, or a kernel spills, uses local
+    memory or draws a C75xx note that its source's `allow` does not name.
+    """
+    unit = prepare(*sources)
+    program = (cache or Cache(default_root())).fetch(unit, lambda: _compile(unit))
+    artifacts = tuple(program.artifact(source.symbol) for source in sources)
+    for source, artifact in zip(sources, artifacts, strict=True):
+        report.check(source, artifact.resources)
+    return artifacts
+
+
+def prepare(*sources: Source) -> Cubin:
     """Collect what decides the cubin. Raises CompileError for a header that is missing."""
+    source, symbols = merged(sources), tuple(one.symbol for one in sources)
     closure = headers.closure(source.text)
     include = [headers.INCLUDE]
     version = None
@@ -54,24 +65,24 @@ def prepare(source: Source) -> Cubin:
             raise CompileError(f"{source.symbol}: {found.problem}")
         include.append(found.path)
         version = found.version
-    return Cubin(source, closure.own, version, options(source.arch, tuple(include)), nvrtc_version())
+    return Cubin(source, symbols, closure.own, version, options(source.arch, tuple(include)), nvrtc_version())
 
 
-def _compile(unit: Cubin) -> Artifact:
+def _compile(unit: Cubin) -> Program:
     source = unit.source
     started = time.perf_counter()
     cubin, log = _run(source, unit.options)
     seconds = time.perf_counter() - started
     if not cubin.startswith(b"\x7fELF"):
         raise CompileError(f"{source.symbol} for {source.arch}: NVRTC made no machine code\n{log}")
-    return Artifact(
+    return Program(
         name=source.name,
         symbol=source.symbol,
         arch=source.arch,
         key=unit.key,
         nvrtc=unit.nvrtc,
         cubin=cubin,
-        resources=report.parse(log, source.symbol),
+        resources=report.parse(log, unit.symbols),
         log=log,
         seconds=seconds,
         cached=False,

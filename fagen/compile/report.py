@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fagen.emit.source import Source
@@ -35,17 +36,33 @@ class Resources:
     warnings: tuple[str, ...]  # ptxas warnings, and its C75xx notes on lost performance
 
 
-def parse(log: str, symbol: str) -> Resources:
-    """Read the resources of `symbol` from the log of a compile with --ptxas-options=-v.
+def parse(log: str, symbols: Sequence[str]) -> dict[str, Resources]:
+    """Read the resources of `symbols` from the log of a compile with --ptxas-options=-v.
 
-    Raises CompileError when the log does not speak of that kernel.
+    Raises CompileError when the log does not speak of these kernels, or of others, too.
     """
-    entries = _ENTRY.findall(log)
-    used = _USED.search(log)
-    if entries != [symbol] or used is None:
-        found = ", ".join(entries) or "none"
-        raise CompileError(f"expected one kernel, {symbol}; NVRTC compiled: {found}")
-    frames = [tuple(map(int, frame)) for frame in _FRAME.findall(log)]
+    _, *parts = _ENTRY.split(log)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    if sorted(sections) != sorted(symbols) or not all(map(_USED.search, sections.values())):
+        found = ", ".join(sections) or "none"
+        raise CompileError(f"expected {', '.join(symbols)}; NVRTC compiled: {found}")
+    notes = [warning or info for warning, info in _NOTE.findall(log)]
+
+    def concerns(note: str, symbol: str) -> bool:
+        named = [other for other in symbols if f"'{other}'" in note]
+        return not named or symbol in named
+
+    return {
+        symbol: _resources(sections[symbol], [note for note in notes if concerns(note, symbol)])
+        for symbol in symbols
+    }
+
+
+def _resources(section: str, notes: Sequence[str]) -> Resources:
+    """Of the kernel that this part of the log is about; the notes are on it, or on all."""
+    used = _USED.search(section)
+    assert used
+    frames = [tuple(map(int, frame)) for frame in _FRAME.findall(section)]
     barriers, shared = _BARRIERS.search(used[2]), _SHARED.search(used[2])
     return Resources(
         registers=int(used[1]),
@@ -54,7 +71,7 @@ def parse(log: str, symbol: str) -> Resources:
         spill_load_bytes=sum(frame[2] for frame in frames),
         barriers=int(barriers[1]) if barriers else 0,
         shared_bytes=int(shared[1]) if shared else 0,
-        warnings=tuple(dict.fromkeys(warning or info for warning, info in _NOTE.findall(log))),
+        warnings=tuple(dict.fromkeys(notes)),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
-from fagen.compile.nvrtc import compile_source
+from fagen.compile.nvrtc import compile_sources
 from fagen.emit.render import render
 from fagen.emu.launch import SMS, Emulated
 from fagen.errors import LaunchError
@@ -74,11 +74,13 @@ class Kernels:
                 f"{context.device_name(device)}, {arch}: load it with arch={arch!r} or none"
             )
         made = self._plan if self._plan.arch.name == arch else plan(self._spec, arch, self._direction)
-        built = tuple(_build(kernel, device) for kernel in kernels(made))
-        return Loaded(made, built, context.sms(device))
+        return Loaded(made, _build(kernels(made), device), context.sms(device))
 
 
-def _build(kernel: KernelPlan, device: int) -> Built:
-    source = render(kernel)
-    loaded = module.load(compile_source(source), source.threads, source.smem_bytes, device)
-    return Built(kernel, partial(Launcher, loaded))
+def _build(planned: tuple[KernelPlan, ...], device: int) -> tuple[Built, ...]:
+    artifacts = compile_sources([render(kernel) for kernel in planned])
+    loaded = (
+        module.load(artifact, kernel.threads, kernel.smem_bytes, device)
+        for kernel, artifact in zip(planned, artifacts, strict=True)
+    )
+    return tuple(Built(kernel, partial(Launcher, own)) for kernel, own in zip(planned, loaded, strict=True))

@@ -25,7 +25,7 @@ _NOT_ACCEPTED = {
 _MAX_DYNAMIC_SHARED = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 _lock = threading.Lock()
-_kernels: dict[tuple[str, int, int, int], Kernel] = {}
+_kernels: dict[tuple[str, str, int, int, int], Kernel] = {}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def load(artifact: Artifact, threads: int, smem_bytes: int, device: int) -> Kern
     The current device stays what it was, and a stream that is being captured is not disturbed.
     Raises LaunchError when the device is of another arch, or the driver does not take the machine code.
     """
-    slot = (artifact.key, threads, smem_bytes, device)
+    slot = (artifact.key, artifact.symbol, threads, smem_bytes, device)
     kernel = _kernels.get(slot)
     if kernel is None:
         with _lock:

@@ -65,7 +65,7 @@ def test_whatever_decides_the_cubin_is_in_the_key():
     others = [
         dataclasses.replace(unit, source=dataclasses.replace(unit.source, text=unit.source.text + " ")),
         dataclasses.replace(unit, source=dataclasses.replace(unit.source, arch="sm_86")),
-        dataclasses.replace(unit, source=dataclasses.replace(unit.source, symbol="other")),
+        dataclasses.replace(unit, symbols=("other",)),
         dataclasses.replace(unit, headers=((name, contents + b" "), *unit.headers[1:])),
         dataclasses.replace(unit, headers=((name + "x", contents), *unit.headers[1:])),
         dataclasses.replace(unit, cuda=(12, 9)),

@@ -206,13 +206,13 @@ def test_builds_for_the_arch_of_the_device(
 ) -> None:
     built = []
 
-    def compile_source(source: Any) -> Any:
-        built.append(source.arch)
-        return source
+    def compile_sources(sources: list[Any]) -> list[Any]:
+        built.extend(source.arch for source in sources)
+        return sources
 
     monkeypatch.undo()
     monkeypatch.setattr(kernels.context, "capability", lambda device: ARCHES[arch].capability)
-    monkeypatch.setattr(kernels, "compile_source", compile_source)
+    monkeypatch.setattr(kernels, "compile_sources", compile_sources)
     monkeypatch.setattr(kernels.module, "load", lambda artifact, threads, smem_bytes, device: artifact)
     monkeypatch.setattr(kernels.context, "sms", lambda device: 132)
     op = fagen.load(problem_spec("call_arch"), arch=pinned)

@@ -39,6 +39,11 @@ def test_it_is_loaded_once_per_device_by_however_many_threads(driver, artifact):
     assert driver.calls["cuModuleLoadData"] == 3
 
 
+def test_two_kernels_of_one_program_are_two(driver, artifact):
+    other = dataclasses.replace(artifact, symbol="tiny_bwd")
+    assert [load(each, 128, SMEM, 0).symbol for each in (artifact, other)] == ["tiny_fwd", "tiny_bwd"]
+
+
 def test_jit7_another_arch_is_refused_by_name_before_loading(driver, artifact):
     with pytest.raises(LaunchError, match="tiny_fwd is built for sm_90a; device 2 is NVIDIA A100, sm_80"):
         load(artifact, 128, SMEM, 2)
