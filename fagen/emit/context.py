@@ -50,9 +50,8 @@ def context(kernel: KernelPlan) -> dict[str, Any]:
 def _v1_forward(plan: Plan) -> dict[str, Any]:
     return {
         "headers": (
+            "attn/block_softmax.cuh",
             "attn/mask.cuh",
-            "attn/row_statistics.cuh",
-            "attn/softmax.cuh",
             "epilogue/store_rows.cuh",
             "epilogue/sum_tile.cuh",
             "mma/sm80.cuh",
@@ -65,9 +64,9 @@ def _v1_forward(plan: Plan) -> dict[str, Any]:
 def _v1_backward(plan: Plan) -> dict[str, Any]:
     return {
         "headers": (
+            "attn/block_statistics.cuh",
             "attn/gradient.cuh",
             "attn/mask.cuh",
-            "attn/row_statistics.cuh",
             "epilogue/store_rows.cuh",
             "epilogue/sum_tile.cuh",
             "mma/sm80.cuh",

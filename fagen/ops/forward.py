@@ -22,8 +22,8 @@ from fagen.ops.remembered import Remembered
 from fagen.ops.schema import Schema
 from fagen.ops.workspaces import allocate
 from fagen.plan.arguments import arguments
-from fagen.plan.backward_launch import workspaces
 from fagen.plan.launch import launch
+from fagen.plan.workspaces import workspaces
 from fagen.spec.model import Spec
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from fagen.hw.dtypes import DTYPES
 from fagen.plan import maps, params
-from fagen.plan.backward_launch import workspaces
 from fagen.plan.kernels import KernelPlan
 from fagen.plan.launch import Launch, Shape
 from fagen.plan.maps import Operand, Strides
 from fagen.plan.params import Param
 from fagen.plan.tensor_map import TensorMap
+from fagen.plan.workspaces import workspaces
 
 FLOAT_BYTES, OFFSET_BYTES = 4, 4  # of an element
 COUNTERS_BYTES, SEED_BYTES = 8, 8

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fagen.plan import io
-from fagen.plan.backward_launch import launches, workspaces
+from fagen.plan.backward_launch import launches
 from fagen.plan.family import RESOLVED, Family
 from fagen.plan.formulas import FORMULAS, SYMBOLS, Formula, R, f, law, miss
 from fagen.plan.ir import Account, Plan
@@ -22,6 +22,7 @@ from fagen.plan.kernels import kernels, main_kernel
 from fagen.plan.launch import Shape
 from fagen.plan.planner import FAMILIES
 from fagen.plan.predict import predict
+from fagen.plan.workspaces import workspaces
 
 DEFAULT_SHAPE = Shape(batch=2, seqlen_q=8192, seqlen_k=8192, heads_q=16, heads_kv=16)
 

@@ -26,12 +26,12 @@ from dataclasses import dataclass
 from fagen.hw.arch import ARCHES
 from fagen.hw.device import DEVICES, Device
 from fagen.plan import engines, io
-from fagen.plan.backward_launch import workspaces
 from fagen.plan.blocks import Blocks
 from fagen.plan.formulas import FORMULAS, STATISTIC
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape, queries_per_tile
 from fagen.plan.planner import plan
+from fagen.plan.workspaces import workspaces
 from fagen.spec.model import Spec
 
 STANDARD = "standard"

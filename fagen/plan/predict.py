@@ -8,7 +8,6 @@ from heapq import heapreplace
 
 from fagen.hw.dtypes import DTYPES
 from fagen.plan import io
-from fagen.plan.backward_launch import workspaces
 from fagen.plan.blocks import Blocks
 from fagen.plan.engines import HBM
 from fagen.plan.formulas import formula
@@ -17,6 +16,7 @@ from fagen.plan.launch import Scalars, Shape, launch, queries_per_tile
 from fagen.plan.order import longest_first
 from fagen.plan.timeline import LINEAR, Timeline, item_cycles, start_cycles, timeline
 from fagen.plan.timeline_kernel import kernel
+from fagen.plan.workspaces import workspaces
 
 LAUNCH_SECONDS = 4e-6  # from one v3 kernel to the next
 COUNTED = 50_000  # work items that are handed out one by one; more than that even out

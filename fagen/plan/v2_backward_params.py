@@ -1,6 +1,6 @@
 """The arguments of v2's three backward kernels, field by field, as `params.py` has those of the forward.
 
-`dq_sum`, `row_stats` and `turns` are workspaces, see `backward_launch.py`.
+`dq_sum`, `row_stats` and `turns` are workspaces, see `workspaces.py`.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@
 // every step, in fp32. It is rounded to the element type once, at the end.
 // Printed by fagen from the spec: change the spec or the template, not this file.
 
+#include "fagen/attn/block_statistics.cuh"
 #include "fagen/attn/gradient.cuh"
 #include "fagen/attn/mask.cuh"
-#include "fagen/attn/row_statistics.cuh"
 #include "fagen/epilogue/store_rows.cuh"
 #include "fagen/epilogue/sum_tile.cuh"
 #include "fagen/mma/sm80.cuh"

@@ -26,9 +26,8 @@
 // The warps split the rows of a Q block, and no warp needs another one's rows: they meet at K/V blocks only.
 // Printed by fagen from the spec: change the spec or the template, not this file.
 
+#include "fagen/attn/block_softmax.cuh"
 #include "fagen/attn/mask.cuh"
-#include "fagen/attn/row_statistics.cuh"
-#include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_rows.cuh"
 #include "fagen/epilogue/sum_tile.cuh"
 #include "fagen/mma/sm80.cuh"

@@ -9,12 +9,13 @@ import pytest
 
 from fagen.errors import PlanError
 from fagen.plan.arguments import arguments
-from fagen.plan.backward_launch import backward_launches, head_tiles, launches, workspaces
+from fagen.plan.backward_launch import backward_launches, launches
 from fagen.plan.kernels import kernels
 from fagen.plan.launch import Shape, launch
 from fagen.plan.maps import Strides
 from fagen.plan.params import BACKWARD
 from fagen.plan.planner import plan
+from fagen.plan.workspaces import head_tiles, workspaces
 
 TILE = {"tile": {"q": 64, "kv": 128}, "warps": {"q": 2, "kv": 4, "dq": 2}}
 PACKED = Shape(3, 300, 400, 4, 2, tokens_q=512, tokens_k=640)

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from fagen.errors import PlanError
 from fagen.plan import explain, io
-from fagen.plan.backward_launch import workspaces
 from fagen.plan.formulas import FORMULAS
 from fagen.plan.kernels import kernels, main_kernel
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan, plans
+from fagen.plan.workspaces import workspaces
 from fagen.spec.model import Schedule, Spec
 from fagen.spec.schema import leaves, schema_of
 

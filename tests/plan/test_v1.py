@@ -9,7 +9,7 @@ import pytest
 from fagen.errors import PlanError
 from fagen.hw.arch import ARCHES
 from fagen.paths import SPECS
-from fagen.plan.backward_launch import backward_launches, workspaces
+from fagen.plan.backward_launch import backward_launches
 from fagen.plan.formulas import V1_BLOCKS, M
 from fagen.plan.ir import Plan
 from fagen.plan.kernels import kernels
@@ -17,6 +17,7 @@ from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
 from fagen.plan.symbols import Bc, Br, d, dv
 from fagen.plan.v1_budget import RULE_KV, RULE_Q, rule
+from fagen.plan.workspaces import workspaces
 from fagen.spec.load import load_spec
 
 PASSES = ("forward", "backward")

@@ -7,8 +7,8 @@
 
 namespace fagen::attn {
 
-// What the forward left of a warp's rows, from the prepare kernel: pairs of LSE * log2(e), which is +inf
-// where P is 0, and delta = rowsum(dO o O), less the gradient of the LSE.
+// Of a warp's rows: pairs of LSE * log2(e), which is +inf where P is 0, and delta = rowsum(dO o O), less the
+// gradient of the LSE.
 template <int kM>
 struct RowStats {
   float2 of[kM][2];  // per row g and g + 8 of each 16-row block

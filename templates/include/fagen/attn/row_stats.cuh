@@ -1,25 +1,13 @@
 // What the backward needs of each row besides Q and dO (FlashAttention-2, Algorithm 2, line 4).
 #pragma once
 
+#include "fagen/attn/dot.cuh"
 #include "fagen/base/constants.cuh"
 #include "fagen/base/grid.cuh"
 #include "fagen/base/types.cuh"
 #include "fagen/ptx/global.cuh"
 
 namespace fagen::attn {
-
-// The sum of the products of 8 neighbours.
-template <typename T>
-__device__ __forceinline__ float dot_8(const T* x, const T* y) {
-  const uint4 a = ptx::ld_global_16(x), b = ptx::ld_global_16(y);
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 u = unpack<T>((&a.x)[i]), v = unpack<T>((&b.x)[i]);
-    sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
-  }
-  return sum;
-}
 
 // Writes, for each of kRows rows, of which `rows` exist, the pair (LSE * log2(e), delta): delta is rowsum(dO
 // o O) less the gradient of the LSE, if there is one. P is 0 in rows that do not exist or see no key, so
@@ -38,7 +26,8 @@ __device__ __forceinline__ void row_stats(const T* out, int64_t out_stride, cons
     const bool exists = row < rows;
     float sum = 0.0f;
     if (exists && chunk < kChunks)
-      sum = dot_8(out + row * out_stride + 8 * chunk, dout + row * dout_stride + 8 * chunk);
+      sum = dot_8<T>(ptx::ld_global_16(out + row * out_stride + 8 * chunk),
+                     ptx::ld_global_16(dout + row * dout_stride + 8 * chunk));
 #pragma unroll
     for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
     if (chunk != 0) continue;

@@ -1,27 +1,15 @@
-// The statistics that FlashAttention's first generation keeps in global memory (arXiv 2205.14135, Algorithm
-// 1): per row the maximum of its scaled scores so far, m, and the sum of their exponentials relative to it,
-// l. A row that has seen no key has m = -inf and l = 0.
+// The softmax of FlashAttention's first generation: of one block of keys by itself, then merged with that of
+// the blocks before (arXiv 2205.14135, Algorithm 1, lines 10 and 11).
 #pragma once
 
+#include "fagen/attn/head_statistics.cuh"
 #include "fagen/attn/softmax.cuh"
 #include "fagen/base/constants.cuh"
 #include "fagen/base/grid.cuh"
 #include "fagen/ptx/global.cuh"
-#include "fagen/ptx/shared.cuh"
 #include "fagen/ptx/special.cuh"
-#include "fagen/smem/tile.cuh"
 
 namespace fagen::attn {
-
-// Of one head, [rows] each; `row_stats` is [2][heads][rows], m and then l.
-template <typename Float>
-struct HeadStatistics {
-  Float *m, *l;
-  int rows;
-
-  __device__ __forceinline__ HeadStatistics(Float* row_stats, int64_t heads, int64_t head, int rows)
-      : m(row_stats + head * rows), l(m + heads * rows), rows(rows) {}
-};
 
 // The softmax of a warp's rows over one block of keys: m~ = rowmax(S), P~ = e^(S - m~), l~ = rowsum(P~), with
 // the scaled S. The rows are g and g + 8 of each block of 16, the same on the four lanes of a quad.
@@ -113,64 +101,6 @@ struct RowStatistics {
         l[i][r] = keep[i][r] + add[i][r] * block.l[i][r];
         inverse[i][r] = l[i][r] == 0.0f ? 0.0f : ptx::reciprocal(l[i][r]);
       }
-  }
-};
-
-// What the backward needs of a block of kRows rows, as the pairs that attn/gradient.cuh reads: (m + ln(l))
-// log2(e), since diag(l)^-1 e^(S - m) = e^(S - m - ln(l)), and D = rowsum(dO o O), less the gradient of the
-// LSE. A quad of lanes takes a row at a time.
-template <int kRows, int kThreads>
-struct BlockStatistics {
-  static constexpr int kAtOnce = kThreads / 4;
-  static constexpr int kPasses = (kRows + kAtOnce - 1) / kAtOnce;
-
-  float lse[kPasses], dlse[kPasses];  // of this quad's rows; LSE in powers of two
-
-  // Reads m, l and the LSE's gradient, of which a null means 0.
-  __device__ __forceinline__ BlockStatistics(const HeadStatistics<const float>& head, const float* dlse_rows,
-                                             int row0) {
-#pragma unroll
-    for (int i = 0; i < kPasses; ++i) {
-      const int row = row0 + threadIdx.x / 4 + i * kAtOnce;
-      lse[i] = kInf, dlse[i] = 0.0f;  // a row without keys: P = e^-inf = 0
-      if (row >= head.rows) continue;
-      const float l = ptx::ld_global(head.l + row);
-      if (l == 0.0f) continue;
-      lse[i] = ptx::ld_global(head.m + row) * kLog2E + ptx::log2(l);
-      if (dlse_rows != nullptr) dlse[i] = ptx::ld_global(dlse_rows + row);
-    }
-  }
-
-  // Writes the pairs to `smem`, with D from the tiles of O and dO.
-  template <typename T, typename TileT>
-  __device__ __forceinline__ void store(uint32_t smem, uint32_t out_tile, uint32_t dout_tile) const {
-#pragma unroll
-    for (int i = 0; i < kPasses; ++i) {
-      const int row = threadIdx.x / 4 + i * kAtOnce;
-      float sum = 0.0f;
-      if (row < kRows)
-#pragma unroll 4
-        for (int chunk = threadIdx.x % 4; chunk < TileT::kCols / 8; chunk += 4)
-          sum += dot_8<T>(out_tile + TileT::offset(row, chunk), dout_tile + TileT::offset(row, chunk));
-      sum = quad_sum(sum);
-      if (row >= kRows || threadIdx.x % 4 != 0) continue;
-      ptx::st_shared(smem + 8 * row, __builtin_bit_cast(uint32_t, lse[i]));
-      ptx::st_shared(smem + 8 * row + 4, __builtin_bit_cast(uint32_t, sum - dlse[i]));
-    }
-  }
-
- private:
-  // The sum of the products of 8 neighbours.
-  template <typename T>
-  __device__ __forceinline__ static float dot_8(uint32_t x, uint32_t y) {
-    const uint4 a = ptx::ld_shared_16(x), b = ptx::ld_shared_16(y);
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 u = unpack<T>((&a.x)[i]), v = unpack<T>((&b.x)[i]);
-      sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
-    }
-    return sum;
   }
 };
 
