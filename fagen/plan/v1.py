@@ -10,12 +10,13 @@ backward does not exceed it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from fagen.errors import PlanError
 from fagen.hw.arch import Arch
 from fagen.hw.dtypes import DTYPES
-from fagen.plan import symbols, v1_engines
+from fagen.plan import symbols, v1_engines, v1_pipeline
 from fagen.plan.budget import values
 from fagen.plan.family import Family, choices, stacked
 from fagen.plan.ir import Barrier, Buffer, Tiling
@@ -23,7 +24,7 @@ from fagen.plan.v1_budget import BACKWARD as BACKWARD_BUDGET
 from fagen.plan.v1_budget import FORWARD as FORWARD_BUDGET
 from fagen.plan.v1_budget import Rule, rule
 from fagen.plan.v2 import pad16
-from fagen.plan.v2_backward import STATISTICS_BYTES, pad32, splits_evenly
+from fagen.plan.v2_backward import STAGES, STATISTICS_BYTES, pad32, splits_evenly
 from fagen.plan.v2_budget import MAX_WARPS
 from fagen.spec.model import Spec
 from fagen.spec.rules import ROWS_PER_WARP
@@ -77,7 +78,9 @@ def _backward_candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
     ):
         if splits_evenly(q, kv, dim, dim_v, *split):
             warps_q, warps_kv, warps_dq = split
-            yield _tiling(q, kv, warps_q * warps_kv, warps_q, warps_dq)
+            tiling = _tiling(q, kv, warps_q * warps_kv)
+            for stages in STAGES:
+                yield replace(tiling, stages=stages, warps_q=warps_q, warps_dq=warps_dq)
 
 
 def _multiples(most: int) -> range:
@@ -85,7 +88,7 @@ def _multiples(most: int) -> range:
     return range(max(16, most // 16 * 16), 0, -16)
 
 
-def _tiling(q: int, kv: int, warps: int, warps_q: int = 0, warps_dq: int = 0) -> Tiling:
+def _tiling(q: int, kv: int, warps: int) -> Tiling:
     return Tiling(
         q=q,
         kv=kv,
@@ -95,13 +98,11 @@ def _tiling(q: int, kv: int, warps: int, warps_q: int = 0, warps_dq: int = 0) ->
         q_operand="shared",
         lazy_rescale=None,
         scheduler="in_order",
-        warps_q=warps_q,
-        warps_dq=warps_dq,
     )
 
 
 def _preference(tiling: Tiling) -> tuple[int, ...]:
-    return (-tiling.kv, -tiling.q)
+    return (-tiling.kv, -tiling.q, -tiling.stages)
 
 
 def _forward_buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) -> tuple[Buffer, ...]:
@@ -118,10 +119,11 @@ def _backward_buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) 
         (
             ("k", tiling.kv, dim, 1),
             ("v", tiling.kv, dim_v, 1),
-            ("q", tiling.q, dim, 1),  # at the end dQ
+            ("q", tiling.q, dim, tiling.stages),  # at the end dQ
             ("out", tiling.q, dim_v, 1),
-            ("dout", tiling.q, dim_v, 1),
-            ("p", tiling.q, tiling.kv, 1),  # then dS
+            ("dout", tiling.q, dim_v, tiling.stages),
+            ("p", tiling.q, tiling.kv, tiling.stages),
+            ("ds", tiling.q, tiling.kv, tiling.stages),
         ),
         element_bytes,
     )
@@ -129,8 +131,15 @@ def _backward_buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) 
     return (*tiles, Buffer("stats", end, tiling.q, 2, 1, STATISTICS_BYTES * tiling.q))
 
 
-def _barriers(tiling: Tiling) -> tuple[Barrier, ...]:
+def _forward_barriers(tiling: Tiling) -> tuple[Barrier, ...]:
     return ()
+
+
+def _backward_barriers(tiling: Tiling) -> tuple[Barrier, ...]:
+    return (
+        Barrier("full", tiling.stages, "Q and dO have arrived"),
+        Barrier("meeting", 1, "D is there, and Q and dO of the step before are used up"),
+    )
 
 
 FORWARD = Family(
@@ -144,7 +153,8 @@ FORWARD = Family(
     predict=v1_engines.predict_forward,
     preference=_preference,
     buffers=_forward_buffers,
-    barriers=_barriers,
+    barriers=_forward_barriers,
+    pipeline=v1_pipeline.forward,
 )
 
 BACKWARD = Family(
@@ -158,5 +168,6 @@ BACKWARD = Family(
     predict=v1_engines.predict_backward,
     preference=_preference,
     buffers=_backward_buffers,
-    barriers=_barriers,
+    barriers=_backward_barriers,
+    pipeline=v1_pipeline.backward,
 )

@@ -17,7 +17,7 @@ import sympy as sp
 from fagen.hw.arch import Arch
 from fagen.plan.budget import SMEM_CTA, THREADS, Budget, Knob, Resource, Values
 from fagen.plan.ir import Tiling
-from fagen.plan.symbols import Bc, Br, bytes_, d, dv, warps, warps_q
+from fagen.plan.symbols import Bc, Br, bytes_, d, dv, stages, warps, warps_q
 from fagen.plan.v2_budget import MAX_WARPS, REGISTERS, registers_allowed
 from fagen.spec.rules import ROWS_PER_WARP
 
@@ -26,7 +26,7 @@ RULE_Q = "rows of a Q block, by the paper's rule"
 FRAGMENTS = 16  # operands of two k-steps
 ADDRESSING = 36  # pointers, strides, counters and bounds
 BACKWARD_ADDRESSING = 44
-PANEL = 64  # columns of a panel of smem/tile.cuh, inside which addresses are constants apart
+PANEL = 64  # columns of a panel of smem/tile.cuh, or half of that, inside which addresses are constants apart
 
 
 class Rule(NamedTuple):
@@ -54,9 +54,10 @@ _BY_THE_RULE = (
 _THREADS = Resource(THREADS, "threads", (("warps", 32 * warps),), lambda arch, _: arch.max_threads_per_sm)
 
 
-def _cut(columns: sp.Expr) -> sp.Expr:
+def _cut(dim: sp.Expr) -> sp.Expr:
     """5/8 of a register, up to 20, per column of a warp's part in the next panel of a tile; estimated."""
-    return sp.Min(20, sp.floor(columns / PANEL) * sp.Mod(columns, PANEL) * sp.Rational(5, 8))
+    columns, panel = dim / warps_q, PANEL - sp.Mod(dim, PANEL)  # half a panel's columns: half as wide panels
+    return sp.Min(20, sp.floor(columns / panel) * sp.Mod(columns, panel) * sp.Rational(5, 8))
 
 
 _rows = Br / warps  # of one warp
@@ -94,10 +95,11 @@ _BACKWARD = (
         "bytes",
         (
             ("K and V blocks", Bc * (d + dv) * bytes_),
-            ("Q block, dQ staged through it", Br * d * bytes_),
-            ("O and dO blocks", 2 * Br * dv * bytes_),
-            ("P, then dS", Br * Bc * bytes_),
+            ("Q blocks, dQ staged through", Br * d * bytes_ * stages),
+            ("O block and dO blocks", Br * dv * bytes_ * (stages + 1)),
+            ("P and dS blocks", 2 * Br * Bc * bytes_ * stages),
             ("l, m and D of each row", 8 * Br),
+            ("mbarriers", 8 * (stages + 1)),
         ),
         lambda arch, _: arch.smem_per_cta,
     ),
@@ -109,7 +111,7 @@ _BACKWARD = (
             ("S and dP, or dQ in their place", sp.Max(2 * Br * Bc, Br * d) / (32 * warps)),
             ("fragments of two k-steps", sp.Integer(FRAGMENTS)),
             ("addresses and counters", sp.Integer(BACKWARD_ADDRESSING)),
-            ("addresses of columns that cut panels", sp.Max(_cut(d / warps_q), _cut(dv / warps_q))),
+            ("addresses of columns that cut panels", sp.Max(_cut(d), _cut(dv))),
         ),
         registers_allowed,
     ),

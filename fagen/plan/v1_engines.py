@@ -1,9 +1,9 @@
 """How fast v1's kernels are on an SM that has a CTA, from the loads of its engines.
 
-The model is that of v2_engines.py, with its constants, and what v1 moves besides: O, l and m of a Q block, in
-the backward O and dQ, come from global memory, and O, l, m or dQ go back at every step, O and dQ in fp32
-between registers and memory. A CTA of the forward
-has no barrier within a K/V block; in the backward its warps meet several times at each step.
+The model is that of v2_engines.py, with its constants, and what v1 moves besides. At every step O, l and m of
+a Q block come from global memory; in the forward they go back, in the backward dQ is added to there. O and dQ
+are fp32 between registers and memory. A CTA of the forward has no barrier within a K/V block; in the backward
+its warps meet at each step.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fagen.hw.arch import Arch
 from fagen.hw.device import Device
 from fagen.plan import engines, v2_backward_engines
 from fagen.plan.budget import Values
+from fagen.plan.efficiency import PLANNER
 from fagen.plan.engines import (
     FMA,
     HBM,
@@ -32,10 +33,10 @@ from fagen.plan.engines import (
 from fagen.plan.formulas import ACCUMULATOR
 from fagen.plan.ir import EngineLoad, Engines, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv, warps
-from fagen.plan.v2_engines import EXPOSED, LATENCY_CYCLES, SCHEDULERS, STRAGGLER_CYCLES
+from fagen.plan.v2_engines import SCHEDULERS
 
+_MEMORY = (L2, HBM)
 _STATISTICS = 8  # bytes of a row's l and m
-_BARRIERS = 6  # of a step of the backward
 
 _Q, _O = Br * d * bytes_, Br * dv * bytes_  # of one block
 _O_SUM, _DQ_SUM = ACCUMULATOR * Br * dv, ACCUMULATOR * Br * d
@@ -43,13 +44,19 @@ _O_SUM, _DQ_SUM = ACCUMULATOR * Br * dv, ACCUMULATOR * Br * d
 
 def predict_forward(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
     """The forward's loads per step and the speed the model predicts with a CTA on every SM, non-causal."""
-    return _engines(forward_work(), LATENCY_CYCLES, tiling, at, arch, device)
+    loads = engines.engine_loads(forward_work(), at, arch, device, arch.mma_flops)
+    return _engines(loads, _busy(loads, tiling) + PLANNER.latency, arch, device)
 
 
 def predict_backward(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
-    """The same of the backward."""
-    waits = _BARRIERS * (LATENCY_CYCLES + STRAGGLER_CYCLES * tiling.warps)
-    return _engines(backward_work(), waits, tiling, at, arch, device)
+    """The same of the backward, whose loads are under way for most of a step: memory is another bound."""
+    loads = engines.engine_loads(backward_work(), at, arch, device, arch.mma_flops)
+    on_chip = tuple(load for load in loads if load.engine not in _MEMORY)
+    barriers = 3 - tiling.stages  # P and dS are there; of one stage also that Q and dO are used up
+    waits = barriers * (PLANNER.latency + PLANNER.straggler * tiling.warps)
+    memory = max(load.cycles for load in loads if load.engine in _MEMORY)
+    fetch = PLANNER.fetch if tiling.stages == 1 else 0
+    return _engines(loads, max(_busy(on_chip, tiling) + waits, memory) + fetch, arch, device)
 
 
 @cache
@@ -70,30 +77,28 @@ def forward_work() -> tuple[Work, ...]:
 def backward_work() -> tuple[Work, ...]:
     """What one step of the backward asks of each engine."""
     v2 = {one.engine: one.amount for one in v2_backward_engines.work()}
-    moved = _Q + 2 * _O + 2 * _DQ_SUM + Br * _STATISTICS
+    moved = _Q + 2 * _O + _DQ_SUM + Br * _STATISTICS
     return (
         Work(TENSOR, "FLOP", v2[TENSOR]),
         Work(MUFU, "ex2", v2[MUFU]),
         Work(FMA, "fp32 operations", v2[FMA] + 2 * Br * dv),
         Work(SMEM, "bytes", v2[SMEM] + 3 * _O),  # beyond v2: O comes, O and dO are read for D
         Work(L2, "bytes", moved),
-        Work(HBM, "bytes", moved + 2 * KV_TILE * Br / REFERENCE_SEQLEN),
+        # L2 fetches dQ to add to it.
+        Work(HBM, "bytes", moved + _DQ_SUM + 2 * KV_TILE * Br / REFERENCE_SEQLEN),
     )
 
 
-def _engines(
-    work: tuple[Work, ...], waits: float, tiling: Tiling, at: Values, arch: Arch, device: Device
-) -> Engines:
-    loads = engines.engine_loads(work, at, arch, device, arch.mma_flops)
+def _engines(loads: tuple[EngineLoad, ...], cycles: float, arch: Arch, device: Device) -> Engines:
+    """The loads, and the speed of a full device with a step every so many cycles on each SM."""
     flops = round(loads[0].cycles * arch.mma_flops)  # the tensor core's
-    tflops = flops / (_busy(loads, tiling) + waits) * device.sms * device.clock_hz / 1e12
-    return Engines(loads, flops, tflops)
+    return Engines(loads, flops, flops / cycles * device.sms * device.clock_hz / 1e12)
 
 
 def _busy(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
     """Cycles of a step but for waits."""
     bound = max(loads, key=lambda load: load.cycles)
-    waited = sum(load.cycles for load in loads if load is not bound and load.engine not in (L2, HBM))
+    waited = sum(load.cycles for load in loads if load is not bound and load.engine not in _MEMORY)
     per_scheduler = tiling.warps / SCHEDULERS
     uneven = -(-tiling.warps // SCHEDULERS) / per_scheduler
-    return uneven * (max(1.0, 1 / per_scheduler) * bound.cycles + EXPOSED * waited / per_scheduler)
+    return uneven * (max(1.0, 1 / per_scheduler) * bound.cycles + PLANNER.exposed * waited / per_scheduler)

@@ -7,25 +7,26 @@
 //   Bc <= ceil(M / 2(d + dv))      128  Bc
 // rows of a Q block, by the paper's rule: 64 of 128 rows
 //   Br <= min(Bc, d)               64  Br
-// shared memory per CTA: 131584 of 166912 bytes
+// shared memory per CTA: 147984 of 166912 bytes
 //   K and V blocks              65536  Bc*bytes*(d + dv)
-//   Q block, dQ staged through it    16384  Br*bytes*d
-//   O and dO blocks             32768  2*Br*bytes*dv
-//   P, then dS                  16384  Bc*Br*bytes
+//   Q blocks, dQ staged through    16384  Br*bytes*d*stages
+//   O block and dO blocks       32768  Br*bytes*dv*(stages + 1)
+//   P and dS blocks             32768  2*Bc*Br*bytes*stages
 //   l, m and D of each row        512  8*Br
+//   mbarriers                      16  8*stages + 8
 // registers per thread: 252 of 255 registers
 //   dK and dV accumulators        128  Bc*(d + dv)/(32*warps)
 //   S and dP, or dQ in their place       64  Max(2*Bc*Br, Br*d)/(32*warps)
 //   fragments of two k-steps       16  16
 //   addresses and counters         44  44
-//   addresses of columns that cut panels        0  Min(20, Max(5*(Mod(d/warps_q, 64))*floor(d/(64*warps_q))/8, 5*(Mod(dv/warps_q, 64))*floor(dv/(64*warps_q))/8))
+//   addresses of columns that cut panels        0  Min(20, Max(5*(Mod(d/warps_q, 64 - Mod(d, 64)))*floor(d/(warps_q*(64 - Mod(d, 64))))/8, 5*(Mod(dv/warps_q, 64 - Mod(dv, 64)))*floor(dv/(warps_q*(64 - Mod(dv, 64))))/8))
 // threads per SM: 256 of 2048 threads
 //   warps                         256  32*warps
 //
 // Algorithm 4 of FlashAttention (arXiv 2205.14135), whose lines the comments below name; there is no dropout
 // (lines 1, 14, 15 and 18). One CTA owns a K/V head. K/V blocks are outside and keep dK and dV in registers,
-// the Q blocks of every query head of the group are inside: dQ of a Q block comes from HBM and goes back at
-// every step, in fp32. It is rounded to the element type once, at the end.
+// the Q blocks of every query head of the group are inside: dQ of a Q block is added to in HBM at every step,
+// in fp32. It is rounded to the element type once, at the end.
 // Printed by fagen from the spec: change the spec or the template, not this file.
 
 #include "fagen/attn/block_statistics.cuh"
@@ -35,7 +36,10 @@
 #include "fagen/epilogue/sum_tile.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/store_shared.cuh"
+#include "fagen/pipe/arrivals.cuh"
 #include "fagen/pipe/load_tile.cuh"
+#include "fagen/pipe/split_barrier.cuh"
+#include "fagen/sched/q_blocks.cuh"
 
 using T = __nv_bfloat16;  // problem.dtype
 
@@ -93,6 +97,7 @@ struct Cfg {
   static constexpr int kWarps = 8;
   static constexpr int kWarpsQ = 2;  // along the rows of S; along the columns of dK and dV
   static constexpr int kWarpsDq = 4;  // along the rows of dQ
+  static constexpr int kStages = 1;  // blocks of each of Q, dO, P and dS in shared memory
   static constexpr int kDim = 128;  // problem.head_dim
   static constexpr int kDimV = 128;  // problem.head_dim_v
   using Mask = fagen::attn::Mask<fagen::attn::kUnbounded, 0>;  // problem.mask
@@ -103,7 +108,7 @@ struct Cfg {
   using KTile = fagen::smem::Tile<kTileKv, 128>;
   using VTile = fagen::smem::Tile<kTileKv, 128>;
   using OTile = fagen::smem::Tile<kTileQ, 128>;   // O and dO
-  using STile = fagen::smem::Tile<kTileQ, kTileKv>;  // P, then dS
+  using STile = fagen::smem::Tile<kTileQ, kTileKv>;  // P and dS
 
   // A warp's part of S and dP, of dK and dV (kColsS rows), and of dQ.
   static constexpr int kRowsS = kTileQ / kWarpsQ, kColsS = kTileKv / kWarpsKv;
@@ -122,17 +127,19 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads)
   const uint32_t out_smem = smem + 81920;
   const uint32_t dout_smem = smem + 98304;
   const uint32_t p_smem = smem + 114688;
-  const uint32_t stats_smem = smem + 131072;
+  const uint32_t ds_smem = smem + 131072;
+  const uint32_t stats_smem = smem + 147456;
 
   const int batch = blockIdx.x / p.heads_kv, head_kv = blockIdx.x % p.heads_kv;
-  const int first_head = head_kv * p.heads_per_kv, end_head = first_head + p.heads_per_kv;
+  // The query heads of the group, with all of their rows.
+  const sched::QBlocks<Cfg::kTileQ> all{head_kv * p.heads_per_kv, (head_kv + 1) * p.heads_per_kv, 0, p.seqlen_q};
   const T* q = p.q + batch * p.q_batch_stride;
   const T* out = p.out + batch * p.out_batch_stride;
   const T* dout = p.dout + batch * p.dout_batch_stride;
   const int q_blocks = (p.seqlen_q + Cfg::kTileQ - 1) / Cfg::kTileQ;
-  auto dq_sums = [&](int head, int row0) {
-    const int64_t pair = int64_t(batch) * p.heads_q + head;
-    return p.dq_sum + (pair * q_blocks + row0 / Cfg::kTileQ) * Cfg::kBlockDq;
+  auto dq_sums = [&](sched::QBlock at) {
+    const int64_t pair = int64_t(batch) * p.heads_q + at.head;
+    return p.dq_sum + (pair * q_blocks + at.row0 / Cfg::kTileQ) * Cfg::kBlockDq;
   };
   const T* k = p.k + batch * p.k_batch_stride + head_kv * p.k_head_stride;
   const T* v = p.v + batch * p.v_batch_stride + head_kv * p.v_head_stride;
@@ -150,48 +157,66 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads)
   const pipe::TileLoader<Cfg::KTile, Cfg::kDim, Cfg::kThreads> k_loader;
   const pipe::TileLoader<Cfg::VTile, Cfg::kDimV, Cfg::kThreads> v_loader;
   const pipe::TileLoader<Cfg::OTile, Cfg::kDimV, Cfg::kThreads> o_loader;
+  pipe::SplitBarrier<Cfg::kThreads> meeting(smem + 147968 + 8 * Cfg::kStages);
+  const pipe::Arrivals<Cfg::kStages, Cfg::kThreads> arrivals(smem + 147968);
+  auto filling = pipe::Position<Cfg::kStages>::first_read(), reading = filling;
+  attn::BlockStatistics<Cfg::OTile, Cfg::kThreads> statistics;
+
+  // Line 21, a step late: dQ_i += dS K_j in HBM; the factor tau waits until the end.
+  auto add_dq = [&](sched::QBlock done) {
+    if (!all.has(done)) return;
+    const int stage = (reading.stage + Cfg::kStages - 1) % Cfg::kStages;
+    mma::Accumulator<kMDq, Cfg::kColsDq> dq_block;
+    mma::clear(dq_block);
+    mma::gemm<T, Cfg::kTileKv>(
+        dq_block,
+        mma::SharedA<smem::Cursor<Cfg::STile>, kMDq>{
+            mma::cursor_row_major<Cfg::STile>(ds_smem + stage * Cfg::STile::kBytes, row_dq)},
+        mma::SharedTransposedB{mma::cursor_row_major<Cfg::KTile, Cfg::kColsDq>(k_smem, 0, col_dq)});
+    epilogue::add_to_sums(dq_block, dq_sums(done));
+  };
+  // The two warps of a scheduler do it at different times: one multiplies while the other takes exponentials.
+  const bool dq_first = Cfg::kStages == 1 || warp_id() < Cfg::kWarps / 2;
 
   // Line 5: dQ = 0 in HBM.
-  epilogue::clear_sums<Cfg::kThreads>(dq_sums(first_head, 0),
+  epilogue::clear_sums<Cfg::kThreads>(dq_sums(all.first()),
                                       int64_t(p.heads_per_kv) * q_blocks * Cfg::kBlockDq);
 
   // Lines 3, 4 and 6: for each block j of K and V.
   for (int col0 = 0; col0 < p.seqlen_k; col0 += Cfg::kTileKv) {
     const int cols = min(Cfg::kTileKv, p.seqlen_k - col0);
-    // The rows of Q that see some of these keys, in whole blocks, of each query head of the group.
-    const int begin = mask.first_row(col0) / Cfg::kTileQ * Cfg::kTileQ, end = mask.end_row(col0 + cols - 1);
-    struct Step {
-      int head, row0;
+    // The rows that see some of these keys, in whole blocks.
+    const sched::QBlocks<Cfg::kTileQ> seeing{all.begin_head, all.end_head,
+                                             mask.first_row(col0) / Cfg::kTileQ * Cfg::kTileQ,
+                                             mask.end_row(col0 + cols - 1)};
+    auto load_tiles = [&](sched::QBlock at) {
+      if (!seeing.has(at)) return;
+      const int rows = p.seqlen_q - at.row0;
+      q_loader.load<true>(q_smem + filling.stage * Cfg::QTile::kBytes,
+                          q + at.head * p.q_head_stride + at.row0 * p.q_row_stride, p.q_row_stride, rows);
+      o_loader.load<true>(dout_smem + filling.stage * Cfg::OTile::kBytes,
+                          dout + at.head * p.dout_head_stride + at.row0 * p.dout_row_stride, p.dout_row_stride, rows);
+      o_loader.load<true>(out_smem, out + at.head * p.out_head_stride + at.row0 * p.out_row_stride, p.out_row_stride,
+                          rows);
+      arrivals.arrive(filling);
+      filling.advance();
     };
-    const Step first{begin < end ? first_head : end_head, begin};
-    auto after = [&](Step at) {
-      const int row0 = at.row0 + Cfg::kTileQ;
-      return row0 < end ? Step{at.head, row0} : Step{at.head + 1, begin};
-    };
-    // O_i comes in the group of cp.async that Q_i and dO_i make.
-    auto load_q_dout = [&](Step at) {
-      if (at.head < end_head) {
-        q_loader.load<true>(q_smem, q + at.head * p.q_head_stride + at.row0 * p.q_row_stride, p.q_row_stride,
-                            p.seqlen_q - at.row0);
-        o_loader.load<true>(dout_smem, dout + at.head * p.dout_head_stride + at.row0 * p.dout_row_stride,
-                            p.dout_row_stride, p.seqlen_q - at.row0);
-      }
-      ptx::cp_async_commit();
-    };
-    auto load_out = [&](Step at) {
-      if (at.head < end_head)
-        o_loader.load<true>(out_smem, out + at.head * p.out_head_stride + at.row0 * p.out_row_stride,
-                            p.out_row_stride, p.seqlen_q - at.row0);
+    auto load_statistics = [&](sched::QBlock at) {
+      if (!seeing.has(at)) return;
+      const int64_t pair = int64_t(batch) * p.heads_q + at.head;
+      statistics.load(
+          attn::HeadStatistics<const float>(p.row_stats, int64_t(p.batch) * p.heads_q, pair, p.seqlen_q),
+          p.dlse == nullptr ? nullptr : p.dlse + pair * p.seqlen_q, at.row0);
     };
 
-    // Line 7: load K_j and V_j; the first Q_i, O_i and dO_i come along.
-    __syncthreads();
-    if (begin < end) {
+    // Line 7: load K_j and V_j; what the first step needs comes along.
+    __syncthreads();  // dK and dV of the block before have left
+    if (seeing.has(seeing.first())) {
       k_loader.load<true>(k_smem, k + col0 * p.k_row_stride, p.k_row_stride, cols);
       v_loader.load<true>(v_smem, v + col0 * p.v_row_stride, p.v_row_stride, cols);
     }
-    load_out(first);
-    load_q_dout(first);
+    load_tiles(seeing.first());
+    load_statistics(seeing.first());
 
     // Line 8: dK_j = 0 and dV_j = 0 on chip.
     mma::Accumulator<kMDkv, Cfg::kColsDk> dk_block;
@@ -200,75 +225,75 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads)
     mma::clear(dv_block);
 
     // Line 9: for each block i of Q.
-    for (Step at = first; at.head < end_head; at = after(at)) {
+    sched::QBlock done{all.end_head, 0};  // the one before
+    for (auto at = seeing.first(); seeing.has(at); done = at, at = seeing.after(at)) {
       const int row0 = at.row0;
-      const int64_t pair = int64_t(batch) * p.heads_q + at.head;
+      const uint32_t q_tile = q_smem + reading.stage * Cfg::QTile::kBytes;
+      const uint32_t dout_tile = dout_smem + reading.stage * Cfg::OTile::kBytes;
+      const uint32_t p_tile = p_smem + reading.stage * Cfg::STile::kBytes;
+      const uint32_t ds_tile = ds_smem + reading.stage * Cfg::STile::kBytes;
 
-      // Line 10: load Q_i, O_i, dO_i, dQ_i, l_i and m_i. The first three are on their way since last step; dQ_i
-      // comes when S and dP leave registers for it.
-      const attn::BlockStatistics<Cfg::kTileQ, Cfg::kThreads> statistics(
-          attn::HeadStatistics<const float>(p.row_stats, int64_t(p.batch) * p.heads_q, pair, p.seqlen_q),
-          p.dlse == nullptr ? nullptr : p.dlse + pair * p.seqlen_q, row0);
-      ptx::cp_async_wait<0>();
-      __syncthreads();
+      if (dq_first) add_dq(done);
 
-      // Line 11: S = Q_i K_j^T, unscaled; and line 19: D_i = rowsum(dO_i o O_i).
+      // Line 10: load Q_i, O_i, dO_i, l_i and m_i. They are on their way since last step.
+      arrivals.wait(reading);
+
+      // Line 19: D_i = rowsum(dO_i o O_i).
+      statistics.store<T>(stats_smem, out_smem, dout_tile);
+      meeting.arrive();
+
+      // Line 11: S = Q_i K_j^T, unscaled.
       mma::Accumulator<kM, Cfg::kColsS> s;
       mma::clear(s);
       mma::gemm<T, Cfg::QTile::kCols>(
-          s, mma::SharedA<smem::Cursor<Cfg::QTile>, kM>{mma::cursor_row_major<Cfg::QTile>(q_smem, row_s)},
+          s, mma::SharedA<smem::Cursor<Cfg::QTile>, kM>{mma::cursor_row_major<Cfg::QTile>(q_tile, row_s)},
           mma::SharedB{mma::cursor_col_major<Cfg::KTile>(k_smem, col_s)});
-      statistics.store<T, Cfg::OTile>(stats_smem, out_smem, dout_smem);
-      __syncthreads();  // D_i is there, and all are done with O_i
-      load_out(after(at));
+
+      // Line 17: dP = dO_i V_j^T.
+      mma::Accumulator<kM, Cfg::kColsS> dp;
+      mma::clear(dp);
+      mma::gemm<T, Cfg::OTile::kCols>(
+          dp, mma::SharedA<smem::Cursor<Cfg::OTile>, kM>{mma::cursor_row_major<Cfg::OTile>(dout_tile, row_s)},
+          mma::SharedB{mma::cursor_col_major<Cfg::VTile>(v_smem, col_s)});
+      meeting.wait();  // D_i is there, and Q and dO of the step before are used up
+      if (Cfg::kStages > 1) load_tiles(seeing.after(at));
 
       // Line 12: mask.
       if (mask.hides(row0 + row_s, row0 + row_s + Cfg::kRowsS - 1, col0 + col_s, col0 + col_s + Cfg::kColsS))
         mask.apply(s, row_s, [&](int row) { return row0 + row; }, col0 + col_s);
 
       // Line 13: P = diag(l_i)^-1 e^(S - m_i), in the place of S.
-      attn::RowStats<kM>(stats_smem, row_s).probabilities(s, p.scale_log2);
-      mma::store_shared<T, Cfg::STile>(s, p_smem, row_s, col_s);
-      __syncthreads();  // P is there
+      const attn::RowStats<kM> row_stats(stats_smem, row_s);
+      row_stats.probabilities(s, p.scale_log2);
+      mma::store_shared<T, Cfg::STile>(s, p_tile, row_s, col_s);
+
+      // Line 20: dS = P o (dP - D_i), in the place of dP.
+      row_stats.score_gradients(dp, s);
+      mma::store_shared<T, Cfg::STile>(dp, ds_tile, row_s, col_s);
+      if (!dq_first) add_dq(done);
+      load_statistics(seeing.after(at));
+      __syncthreads();  // P and dS are there, and all are done with D_i
 
       // Line 16: dV_j += P^T dO_i.
       mma::gemm<T, Cfg::kTileQ>(
           dv_block,
           mma::SharedTransposedA<smem::Cursor<Cfg::STile, Cfg::kColsS>, kMDkv>{
-              mma::cursor_col_major<Cfg::STile, Cfg::kColsS>(p_smem, 0, col_s)},
-          mma::SharedTransposedB{mma::cursor_row_major<Cfg::OTile, Cfg::kColsDv>(dout_smem, 0, col_dv)});
-
-      // Line 17: dP = dO_i V_j^T.
-      mma::Accumulator<kM, Cfg::kColsS> dp;
-      mma::clear(dp);
-      mma::gemm<T, Cfg::OTile::kCols>(
-          dp, mma::SharedA<smem::Cursor<Cfg::OTile>, kM>{mma::cursor_row_major<Cfg::OTile>(dout_smem, row_s)},
-          mma::SharedB{mma::cursor_col_major<Cfg::VTile>(v_smem, col_s)});
-
-      // Line 20: dS = P o (dP - D_i), in the place of dP, and in shared memory in that of P.
-      attn::RowStats<kM>(stats_smem, row_s).score_gradients(dp, s);
-      __syncthreads();  // all are done with P
-      mma::store_shared<T, Cfg::STile>(dp, p_smem, row_s, col_s);
-      mma::Accumulator<kMDq, Cfg::kColsDq> dq_block;
-      epilogue::load_own_sums(dq_block, dq_sums(at.head, row0));
-      __syncthreads();  // dS is there
+              mma::cursor_col_major<Cfg::STile, Cfg::kColsS>(p_tile, 0, col_s)},
+          mma::SharedTransposedB{mma::cursor_row_major<Cfg::OTile, Cfg::kColsDv>(dout_tile, 0, col_dv)});
 
       // Line 22: dK_j += dS^T Q_i; the factor tau waits until the end.
       mma::gemm<T, Cfg::kTileQ>(
           dk_block,
           mma::SharedTransposedA<smem::Cursor<Cfg::STile, Cfg::kColsS>, kMDkv>{
-              mma::cursor_col_major<Cfg::STile, Cfg::kColsS>(p_smem, 0, col_s)},
-          mma::SharedTransposedB{mma::cursor_row_major<Cfg::QTile, Cfg::kColsDk>(q_smem, 0, col_dk)});
-      __syncthreads();  // all are done with Q_i and dO_i
-      load_q_dout(after(at));
-
-      // Line 21: write dQ_i = dQ_i + tau dS K_j; tau waits until the end.
-      mma::gemm<T, Cfg::kTileKv>(
-          dq_block,
-          mma::SharedA<smem::Cursor<Cfg::STile>, kMDq>{mma::cursor_row_major<Cfg::STile>(p_smem, row_dq)},
-          mma::SharedTransposedB{mma::cursor_row_major<Cfg::KTile, Cfg::kColsDq>(k_smem, 0, col_dq)});
-      epilogue::store_own_sums(dq_block, dq_sums(at.head, row0));
+              mma::cursor_col_major<Cfg::STile, Cfg::kColsS>(ds_tile, 0, col_s)},
+          mma::SharedTransposedB{mma::cursor_row_major<Cfg::QTile, Cfg::kColsDk>(q_tile, 0, col_dk)});
+      if constexpr (Cfg::kStages == 1) {
+        __syncthreads();  // all are done with Q_i and dO_i
+        load_tiles(seeing.after(at));
+      }
+      reading.advance();
     }
+    add_dq(done);
 
     // Line 24: write dK_j and dV_j, through the places of K_j and V_j.
     __syncthreads();
@@ -284,18 +309,18 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads)
                                                                              p.dv_row_stride, cols);
   }
 
-  // Line 26: return dQ, through Q's place.
+  // Line 26: return dQ, through Q's place; the sums of the next block come while these leave.
   T* dq = p.dq + batch * p.dq_batch_stride;
-  for (int head = first_head; head < end_head; ++head)
-    for (int row0 = 0; row0 < p.seqlen_q; row0 += Cfg::kTileQ) {
-      mma::Accumulator<kMDq, Cfg::kColsDq> dq_block;
-      epilogue::load_own_sums(dq_block, dq_sums(head, row0));
-      mma::scale(dq_block, p.scale);
-      __syncthreads();  // the rows before have left
-      mma::store_shared<T, Cfg::QTile>(dq_block, q_smem, row_dq, col_dq);
-      __syncthreads();
-      epilogue::copy_rows<Cfg::QTile, Cfg::kTileQ, Cfg::kDim, Cfg::kThreads>(
-          q_smem, 0, threadIdx.x, dq + head * p.dq_head_stride + row0 * p.dq_row_stride, p.dq_row_stride,
-          p.seqlen_q - row0);
-    }
+  mma::Accumulator<kMDq, Cfg::kColsDq> dq_block;
+  epilogue::load_sums(dq_block, dq_sums(all.first()));
+  for (auto at = all.first(); all.has(at); at = all.after(at)) {
+    mma::scale(dq_block, p.scale);
+    __syncthreads();  // the rows before have left
+    mma::store_shared<T, Cfg::QTile>(dq_block, q_smem, row_dq, col_dq);
+    if (all.has(all.after(at))) epilogue::load_sums(dq_block, dq_sums(all.after(at)));
+    __syncthreads();
+    epilogue::copy_rows<Cfg::QTile, Cfg::kTileQ, Cfg::kDim, Cfg::kThreads>(
+        q_smem, 0, threadIdx.x, dq + at.head * p.dq_head_stride + at.row0 * p.dq_row_stride, p.dq_row_stride,
+        p.seqlen_q - at.row0);
+  }
 }

@@ -108,6 +108,14 @@ def test_the_backward_does_not_exceed_the_blocks_of_the_spec() -> None:
     assert (tiling.q, tiling.kv) == (32, 64)
 
 
+@pytest.mark.parametrize(("arch", "dim", "stages"), [("sm_90a", 128, 2), ("sm_86", 256, 1)])
+def test_the_backward_has_two_stages_where_they_fit(arch: str, dim: int, stages: int) -> None:
+    made = planned("backward", arch, problem__head_dim=dim)
+    own = {buffer.name: buffer.stages for buffer in made.buffers}
+    twice = dict.fromkeys(("q", "dout", "p", "ds"), stages)
+    assert own == twice | dict.fromkeys(("k", "v", "out", "stats"), 1)
+
+
 def test_a_cta_for_each_head() -> None:
     """Of the queries in the forward, of the keys in the backward, whatever the lengths; none without rows."""
     shape, empty = Shape(3, 5000, 700, 8, 2), Shape(3, 0, 700, 8, 2)

@@ -96,6 +96,7 @@ _PACKED = {
 _RUNS = (Inputs(Shape(1, 70, 90, 4, 2)), Inputs(Shape(1, 90, 40, 2, 2)))
 _PACKED_RUNS = (packed((70, 0, 40, 5), (50, 20, 40, 0), (2, 1), rest=3),)
 _V1 = {"problem.head_dim": 40, "schedule.tile": {"q": 32, "kv": 32}}
+_V1_ONE_STAGE = {"arch": "sm_86", "device": "rtx3090", "problem.head_dim": 256}  # no room for two
 
 CASES = {
     # Far more tiles than stages; rows that see no key, so that a CTA has nothing to wait for.
@@ -167,6 +168,7 @@ CASES = {
     # Blocks of which O, l, m and dQ are read again and again; grouped heads, rows that see no key.
     "v1": Case("a100_fa1", _V1, _RUNS),
     "v1_backward": Case("a100_fa1", _V1, _RUNS, "backward"),
+    "v1_backward_one_stage": Case("a100_fa1", _V1_ONE_STAGE, _RUNS, "backward"),
     **{
         f"{name}_{which}": Case("a100_fa2", overrides, runs, name)
         for name in ("backward_prepare", "backward", "backward_convert")
