@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fagen.dispatch.attention import attention as attention
+    from fagen.dispatch.attention import explain as explain
     from fagen.ops.load import load as load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "attention", "explain", "load"]
+
+# Planning, emitting and building need no torch, so it is imported only with the first of these.
+_WITH_TORCH = {
+    "attention": "fagen.dispatch.attention",
+    "explain": "fagen.dispatch.attention",
+    "load": "fagen.ops.load",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Planning, emitting and building need no torch, so it is imported only with the first op.
-    if name == "load":
-        from fagen.ops.load import load
-
-        return load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WITH_TORCH[name]), name)
+    return value

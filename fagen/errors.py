@@ -75,3 +75,7 @@ class EmulatorError(FagenError):
 
 class ArgumentError(FagenError, ValueError):
     """An argument of an op that cannot be used; raised before any kernel runs."""
+
+
+class TuneError(FagenError):
+    """Nothing that could be tuned, or nothing left of it; says what was refused and why."""

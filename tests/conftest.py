@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from browser import chromium as chromium  # a fixture
 
 
 @pytest.hookimpl(trylast=True)

@@ -12,6 +12,7 @@ import torch
 WARM_UP = 5
 ROUNDS = 30
 REST = 0.05  # seconds
+FLUSH_BYTES = 2**29  # several times the L2 of any GPU
 
 
 class Clock(Protocol):
@@ -50,8 +51,21 @@ class CudaClock:
         time.sleep(seconds)
 
 
+def l2_flush() -> Callable[[], object]:
+    """A call that fills the current GPU's L2 with lines that need no writing back."""
+    buffer = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+    return buffer.amax
+
+
+def _nothing() -> None:
+    pass
+
+
 def interleaved(
-    calls: Sequence[Callable[[], object]], clock: Clock, rounds: int = ROUNDS
+    calls: Sequence[Callable[[], object]],
+    clock: Clock,
+    rounds: int = ROUNDS,
+    before: Callable[[], object] = _nothing,
 ) -> list[tuple[float, ...]]:
     """`rounds` times of each call: of two runs in a row, the one with the lower median.
 
@@ -60,25 +74,30 @@ def interleaved(
     power limits the clock, whoever runs later without a rest in between runs slower, by up to a tenth; and
     what the GPU does beside, it does not do to one call twice.
 
-    L2 is not flushed: a call finds there what the one before has left. Nothing waits within a run, so that
-    the device always has the next call at hand and the host's time does not count.
+    `before`, e.g. an `l2_flush`, runs on the device before each call and is not counted. Without it a call
+    finds in L2 what the one before has left. Nothing waits within a run, so that the device always has the
+    next call at hand and the host's time does not count.
     """
     runs: list[list[tuple[float, ...]]] = [[] for _ in calls]
     there = range(len(calls))
     for i in (*there, *reversed(there)):
         clock.rest(REST)
-        runs[i].append(_run(calls[i], clock, rounds))
+        runs[i].append(_run(calls[i], clock, rounds, before))
     return [min(both, key=median) for both in runs]
 
 
-def _run(call: Callable[[], object], clock: Clock, rounds: int) -> tuple[float, ...]:
+def _run(
+    call: Callable[[], object], clock: Clock, rounds: int, before: Callable[[], object]
+) -> tuple[float, ...]:
     for _ in range(min(WARM_UP, rounds)):
+        before()
         call()
-    marks = [_marks(call, clock) for _ in range(rounds)]
+    marks = [_marks(call, clock, before) for _ in range(rounds)]
     return tuple(clock.seconds(*pair) for pair in marks)
 
 
-def _marks(call: Callable[[], object], clock: Clock) -> tuple[Any, Any]:
+def _marks(call: Callable[[], object], clock: Clock, before: Callable[[], object]) -> tuple[Any, Any]:
+    before()
     start = clock.mark()
     call()
     return start, clock.mark()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fagen.bench.rows import in_rows
 from fagen.errors import ArgumentError
 from fagen.ops import reference
 from fagen.ops.checks import torch_dtype
@@ -19,6 +20,8 @@ from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
 
 Inputs = tuple[Any, ...]
+
+SCORES_AT_ONCE = 2**28  # of one K/V head: 2 GiB for each matrix of the fp64 reference
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,33 @@ def expected(problem: Problem, inputs: Inputs) -> Expected:
     group = tensors[0].shape[head] // tensors[1].shape[head]
     entries = []
     for q, k, v in [tensors] if batch is None else zip(*(x.split(1) for x in tensors), strict=True):
-        parts = [
-            (
-                *reference.attention(problem, *qkv, *offsets),
-                reference.plain_attention(problem, *qkv, *offsets)[0],
-            )
-            for qkv in zip(q.split(group, head), k.split(1, head), v.split(1, head), strict=True)
-        ]
+        heads = zip(q.split(group, head), k.split(1, head), v.split(1, head), strict=True)
+        parts = [_one_head(problem, *qkv, *offsets) for qkv in heads]
         out, lse, plain = zip(*parts, strict=True)
         entries.append((torch.cat(out, head), torch.cat(lse, -2), torch.cat(plain, head)))
     out, lse, plain = (torch.cat(x) for x in zip(*entries, strict=True))
     return Expected(out, lse, reference.allowed_error(problem, plain, out))
+
+
+def _one_head(
+    problem: Problem, q: Tensor, k: Tensor, v: Tensor, *offsets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Exact out and LSE, and out of the plain reference, of one K/V head."""
+    if offsets:
+        out, lse = reference.attention(problem, q, k, v, *offsets)
+        return out, lse, reference.plain_attention(problem, q, k, v, *offsets)[0]
+    _, row, _ = BATCH_ROW_HEAD[problem.layout]
+    parts = []
+    for rows in in_rows(problem, q, k, SCORES_AT_ONCE):
+        qkv = _at(row, rows.queries, q), _at(row, rows.keys, k), _at(row, rows.keys, v)
+        exact = reference.attention(rows.problem, *qkv)
+        parts.append((*exact, reference.plain_attention(rows.problem, *qkv)[0]))
+    out, lse, plain = zip(*parts, strict=True)
+    return torch.cat(out, row), torch.cat(lse, -1), torch.cat(plain, row)
+
+
+def _at(row: int, part: slice, x: Tensor) -> Tensor:
+    return x.narrow(row, part.start, part.stop - part.start)
 
 
 def random_like(x: Tensor, seed: int) -> Tensor:
@@ -103,10 +122,30 @@ def random_like(x: Tensor, seed: int) -> Tensor:
 def expected_gradients(problem: Problem, inputs: Inputs, dout: Tensor, **options: Any) -> ExpectedGradients:
     """The reference's gradients on these inputs; `options` are those of ops.reference_gradients."""
     tensors = inputs[:5]
-    exact = gradients(problem, *tensors, dout=dout, **options)
-    plain = plain_gradients(problem, *tensors, dout=dout, **options)
+    if problem.layout == "thd" or options:
+        exact = gradients(problem, *tensors, dout=dout, **options)
+        plain = plain_gradients(problem, *tensors, dout=dout, **options)
+    else:
+        exact = _in_rows(gradients, problem, inputs, dout)
+        plain = _in_rows(plain_gradients, problem, inputs, dout)
     allowed = (reference.allowed_gradient_error(problem, *both) for both in zip(plain, exact, strict=True))
     return ExpectedGradients(exact, tuple(allowed))
+
+
+def _in_rows(
+    gradients_of: Callable[..., Gradients], problem: Problem, inputs: Inputs, dout: Tensor
+) -> Gradients:
+    """Those of k and v as sums over the rows of q, in fp64."""
+    q, k, v = inputs
+    _, row, _ = BATCH_ROW_HEAD[problem.layout]
+    dq, dk, dv = (torch.zeros_like(x, dtype=torch.float64) for x in (q, k, v))
+    for rows in in_rows(problem, q, k, SCORES_AT_ONCE):
+        qkv = _at(row, rows.queries, q), _at(row, rows.keys, k), _at(row, rows.keys, v)
+        part = gradients_of(rows.problem, *qkv, dout=_at(row, rows.queries, dout))
+        _at(row, rows.queries, dq).copy_(part.dq)
+        _at(row, rows.keys, dk).add_(part.dk)
+        _at(row, rows.keys, dv).add_(part.dv)
+    return Gradients(dq, dk, dv)
 
 
 def largest_difference(found: Tensor, exact: Tensor) -> float:
@@ -123,8 +162,8 @@ def must_fit(shape: Shape) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
-        scores = 8 * shape.heads_q // shape.heads_kv * shape.seqlen_q * shape.seqlen_k
+        scores = min(SCORES_AT_ONCE, shape.heads_q // shape.heads_kv * shape.seqlen_q * shape.seqlen_k)
         raise ArgumentError(
             f"shape: is {shape}; allowed: what fits into the GPU's memory together with the fp64 reference, "
-            f"which takes several times {scores:,} bytes here"
+            f"which takes several times {8 * scores:,} bytes here"
         ) from error

@@ -17,16 +17,19 @@ from rich.table import Table
 from torch import Tensor
 
 from fagen.bench import passes
+from fagen.bench.allocated import Allocator, CudaAllocator
+from fagen.bench.case import Case
+from fagen.bench.check import Check
 from fagen.bench.clock import Clock, CudaClock
-from fagen.bench.compare import Case, Check, Result, compare
+from fagen.bench.compare import Call, Result, compare
 from fagen.bench.expected import largest_difference, random_inputs, random_like
 from fagen.bench.machine import arch_of_device
-from fagen.bench.peers import Call
+from fagen.bench.modes import MODES
 from fagen.bench.standard import standard_attention
 from fagen.errors import FagenError
 from fagen.ops.load import load
 from fagen.paths import SPECS
-from fagen.plan.generations import PASSES, STANDARD, why
+from fagen.plan.generations import STANDARD, why
 from fagen.plan.generations import generations as plan_generations
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
@@ -35,6 +38,7 @@ from fagen.spec.load import load_spec
 SPEC_FILES = {"v1": "h200_fa1.yaml", "v2": "h200_fa2.yaml"}
 SHAPES = (Shape(8, 2048, 2048, 16, 16), Shape(8, 8192, 8192, 16, 16))
 MASKS = ("none", "causal")
+TIMED = ("fwd", "bwd")  # modes
 ROUNDS = 5  # the slowest takes a quarter of a second
 ALLOWED = 2**-5  # of the largest value
 
@@ -42,11 +46,11 @@ ALLOWED = 2**-5  # of the largest value
 def generation_cases(arch: str) -> list[Case]:
     """Both passes of v2 with each of MASKS at SHAPES: whose FLOP count for all."""
     return [
-        Case("v2", plan(spec, arch, direction), shape)
+        Case("v2", mode, str(shape), shape, tuple(plan(spec, arch, direction) for direction in MODES[mode]))
         for shape in SHAPES
         for mask in MASKS
         for spec in [load_spec(SPECS / SPEC_FILES["v2"], _overrides(mask))]
-        for direction in PASSES
+        for mode in TIMED
     ]
 
 
@@ -54,7 +58,7 @@ def _overrides(mask: object) -> dict[str, object]:
     return {"problem.mask": mask, "problem.layout": "bhsd"}
 
 
-def run(case: Case, clock: Clock) -> Result:
+def run(case: Case, clock: Clock, allocator: Allocator) -> Result:
     """Standard attention first, then the generations by age, on the same tensors of the current GPU."""
     problem = case.spec.problem
     inputs = random_inputs(problem, case.shape, seed=0, device="cuda")
@@ -65,14 +69,12 @@ def run(case: Case, clock: Clock) -> Result:
     for name, file in SPEC_FILES.items():
         attentions[name] = partial(load(SPECS / file, _overrides(problem.mask)), *inputs)
 
-    def set_up(attention: Callable[[], Tensor]) -> Call:
-        if case.plan.direction == "forward":
-            return passes.forward(attention)
-        return passes.backward(attention, inputs, dout)
-
-    contenders = {name: partial(set_up, attention) for name, attention in attentions.items()}
-    standard = set_up(attentions[STANDARD])()
-    return compare(case, Check(partial(distance, standard), ALLOWED), contenders, clock, ROUNDS)
+    contenders: dict[str, Callable[[], Call]] = {
+        name: partial(passes.in_mode, case.mode, attention, inputs, dout)
+        for name, attention in attentions.items()
+    }
+    check = Check(partial(distance, contenders[STANDARD]()()), ALLOWED)
+    return compare(case, check, contenders, clock, allocator, ROUNDS)
 
 
 def distance(wanted: Tensor | Sequence[Tensor], found: Tensor | Sequence[Tensor]) -> float:
@@ -86,12 +88,12 @@ def distance(wanted: Tensor | Sequence[Tensor], found: Tensor | Sequence[Tensor]
 def table(results: Sequence[Result]) -> Table:
     """Times and TFLOP/s of each, and how many times as fast as the one before it is."""
     names = [STANDARD, *SPEC_FILES]
-    made = Table("pass", "mask", box=None, pad_edge=False)
+    made = Table("mode", "mask", box=None, pad_edge=False)
     for heading in ("S", *(f"{name} {unit}" for name in names for unit in ("ms", "TFLOP/s", "x"))):
         made.add_column(heading, justify="right", no_wrap=True)
     made.caption, made.caption_justify = "x: as fast as the one before, times", "left"
     for result in results:
-        cells = [result.case.plan.direction, result.case.mask, str(result.case.shape.seqlen_q)]
+        cells = [result.case.mode, result.case.mask, str(result.case.shape.seqlen_q)]
         for index, name in enumerate(names):
             seconds, ratio = result.outcomes[name].median, index and result.ratio(names[index - 1], name)
             cells.append("-" if seconds is None else f"{seconds * 1e3:,.3f}")
@@ -104,7 +106,7 @@ def table(results: Sequence[Result]) -> Table:
 def main() -> None:
     """Time all cases on device 0, print the table, what could not run, and the models' reasons."""
     try:
-        results = [run(case, CudaClock()) for case in generation_cases(arch_of_device(0))]
+        results = [run(case, CudaClock(), CudaAllocator()) for case in generation_cases(arch_of_device(0))]
     except FagenError as error:
         sys.exit(f"error: {error}")
     console = Console(width=160)
@@ -113,7 +115,7 @@ def main() -> None:
         for name, outcome in result.outcomes.items():
             if outcome.problem:
                 console.print(f"{result.case}: {name} {outcome.problem}")
-    for result in results[:: len(PASSES)]:
+    for result in results[:: len(TIMED)]:
         case = result.case
         made = plan_generations(tuple(SPEC_FILES), case.shape, case.spec.problem.head_dim, case.mask, "h200")
         console.print(f"\nmask {case.mask}, S {case.shape.seqlen_q}, by the models")

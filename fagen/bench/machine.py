@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import subprocess
+from datetime import UTC, datetime
 
 import torch
 
@@ -38,8 +39,9 @@ def arch_of_device(device: int) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Versions, and name and clocks, as they are now, of the current GPU; without what cannot be asked."""
+    """Time, versions, name and clocks of the current GPU, as they are now; without what cannot be asked."""
     versions = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fagen": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -20,6 +20,7 @@ from rich.table import Table
 from torch import Tensor
 
 from fagen.bench import passes
+from fagen.bench.allocated import CudaAllocator
 from fagen.bench.expected import random_inputs
 from fagen.bench.generations import SPEC_FILES
 from fagen.bench.machine import arch_of_device, machine
@@ -54,11 +55,11 @@ def peak(attention: Attention, seqlen: int) -> int:
     """
     shape = Shape(1, seqlen, seqlen, HEADS, HEADS)
     inputs = random_inputs(Problem.model_validate(PROBLEM), shape, seed=0, device="cuda")
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
+    allocator = CudaAllocator()
+    before = allocator.allocated()
+    allocator.reset_peak()
     passes.backward(lambda: attention(*inputs), inputs, torch.ones_like(inputs[0]))()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    return allocator.peak() - before
 
 
 def curve(measure: Callable[[int], int], seqlens: Iterable[int]) -> Curve:

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fagen.bench import passes
+from fagen.bench.clock import l2_flush
 from fagen.bench.expected import random_inputs, random_like
 from fagen.bench.machine import arch_of_device
 from fagen.bench.standard import standard_attention
@@ -40,8 +41,7 @@ from fagen.spec.model import Spec
 DEFAULT_SPECS = (SPECS / "h200_fa1.yaml", SPECS / "h200_fa2.yaml")
 SEQLENS = (2048, 8192)
 BATCH, HEADS = 9, 16  # v1 has a CTA for each: enough for the SMs of an H200
-FLUSH_BYTES = 2**29  # several times the L2 of any GPU
-FLUSH = re.compile(r"\breduce_kernel\b")  # the kernel of `_flusher`, which no pass has
+FLUSH = re.compile(r"\breduce_kernel\b")  # the kernel of `l2_flush`, which no pass has
 
 # Metric: bytes of one unit of it. L2 is what the SMs ask, without what its two halves ask of each other.
 READ, WRITTEN, L2 = "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_srcunit_tex.sum"
@@ -101,7 +101,7 @@ def traffic_passes(specs: Sequence[Path]) -> list[Pass]:
 
 def launch_cold(todo: Iterable[Pass]) -> None:
     """Run each pass once on an L2 that holds nothing of it; the profiler sees only that."""
-    flush = _flusher()
+    flush = l2_flush()
     for one in todo:
         call = _call(one)
         call()  # builds, loads, allocates
@@ -128,12 +128,6 @@ def _call(one: Pass) -> Callable[[], object]:
     if one.plan.direction == "forward":
         return passes.forward(attention)
     return passes.backward(attention, inputs, random_like(inputs[0], seed=1))
-
-
-def _flusher() -> Callable[[], object]:
-    """A call that fills L2 with lines that need no writing back."""
-    buffer = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-    return lambda: buffer.amax()
 
 
 def profile(specs: Sequence[Path]) -> str:

@@ -2,65 +2,116 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fagen.bench.modes import MODES
+from fagen.bench.shapes import NamedShape, paper_shapes, read_shapes
 from fagen.cli.console import table_console
 from fagen.cli.options import SpecsArgument, in_a_directory
 from fagen.cli.progress import track
 from fagen.spec.load import load_spec
+from fagen.spec.model import Spec
 
 if TYPE_CHECKING:
+    from fagen.bench.case import Refusal
     from fagen.bench.compare import Result
+    from fagen.bench.document import Document
+    from fagen.bench.reports import Files
+
+SEQLENS = "2048,8192"
+
+
+def _to(flag: str, what: str) -> Any:
+    return typer.Option(
+        flag, metavar="FILE", dir_okay=False, callback=in_a_directory, help=what, show_default=False
+    )
 
 
 def bench_command(
     specs: SpecsArgument,
-    seqlens: Annotated[str, typer.Option(metavar="S,S,...", help="Sequence lengths.")] = "2048,8192",
-    backward: Annotated[bool, typer.Option("--backward", help="Time the backward, not the forward.")] = False,
-    json_file: Annotated[
+    shapes: Annotated[
         Path | None,
         typer.Option(
-            "--json",
             metavar="FILE",
             dir_okay=False,
-            callback=in_a_directory,
-            help="Write medians, spread, versions there.",
+            help="Time the shapes of a YAML file, e.g. specs/shapes/models.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+    seqlens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="S,S,...",
+            help=f"Time the papers' shapes at these lengths; {SEQLENS} if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    mode: Annotated[
+        str, typer.Option(metavar="M,M,...", help="What is timed: fwd, bwd, fwd+bwd, or several of them.")
+    ] = "fwd",
+    json_file: Annotated[Path | None, _to("--json", "Write all that was measured there.")] = None,
+    markdown_file: Annotated[Path | None, _to("--markdown", "Write a Markdown table there.")] = None,
+    html_file: Annotated[Path | None, _to("--html", "Write a page with pictures there.")] = None,
+    old_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="OLD.json",
+            help="Say what got slower or faster since that --json; exit code 1 where ours did.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Time each spec's op, with and without a causal mask, beside other implementations of attention.
+    """Time each spec's op beside other implementations of attention.
 
-    Those are PyTorch's flash and cuDNN attention, and FlashAttention-3 and -4 where they are installed. 16k
-    tokens, hidden dimension 2048; a spec with a sliding window keeps it. TFLOP/s count visible pairs only. A
-    wrong result is not timed. Ctrl-C prints what is known by then.
+    Those are, where installed, PyTorch's flash and cuDNN attention, FlexAttention, FlashAttention-2, -3 and
+    -4, xFormers and FlashInfer; and standard attention, where S x S fits. Without --shapes: 16k tokens,
+    hidden dimension 2048, with and without a causal mask; a spec with a sliding window keeps that.
 
-    With --backward also beside the op's own deterministic mode; the error is then that of the worst gradient,
-    as a share of what is allowed.
+    All are checked first; a wrong result is not timed. Device time with warm-up, medians; TFLOP/s count
+    visible pairs only, of a backward 2.5 times the forward's. Mode bwd is also timed with
+    problem.deterministic. Ctrl-C prints and writes what is known by then.
     """
-    lengths = parse_seqlens(seqlens)
+    modes, shapes_of_spec = parse_modes(mode), shapes_of(shapes, seqlens)
     loaded = [load_spec(path) for path in specs]
 
-    from fagen.bench import compare, machine, report  # import torch, which most commands do without
+    from fagen.bench import document, machine, run  # import torch, which most commands do without
+    from fagen.bench.case import cases
+    from fagen.bench.reports import Files
 
-    direction = "backward" if backward else "forward"
-    todo = compare.cases(loaded, lengths, machine.arch_of_device(0), direction)
-    compare.build(todo)
+    files = Files(json_file, markdown_file, html_file)
+    files.check()
+    old = document.read(old_file) if old_file else None
+    todo, refused = cases(loaded, shapes_of_spec, modes, machine.arch_of_device(0))
+    if old:
+        document.check_in_common(old, todo)
+    for refusal in refused:
+        typer.echo(refusal, err=True)
+    run.build(todo)
     results: list[Result] = []
+    is_worse = False
     try:
         for case in track(todo, str):
-            results.append(compare.run(case))
+            results.append(run.run(case))
     finally:
         if results:
-            _print(results)
-        if results and json_file:
-            json_file.write_text(json.dumps(report.to_json(results, machine.machine()), indent=2) + "\n")
-    if any(result.outcomes[compare.OURS].problem for result in results):
+            is_worse = _report(results, refused, files, old)
+    if is_worse:
         raise typer.Exit(1)
+
+
+def parse_modes(text: str) -> tuple[str, ...]:
+    """`fwd,bwd` as modes, each once. Raises `typer.BadParameter`."""
+    modes = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if unknown := [mode for mode in modes if mode not in MODES]:
+        raise typer.BadParameter(
+            f"{unknown[0]!r}: allowed: {', '.join(MODES)}, or several", param_hint="--mode"
+        )
+    return modes
 
 
 def parse_seqlens(text: str) -> tuple[int, ...]:
@@ -71,11 +122,42 @@ def parse_seqlens(text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _print(results: Sequence[Result]) -> None:
-    from fagen.bench import report
+def shapes_of(file: Path | None, seqlens: str | None) -> Callable[[Spec], Sequence[NamedShape]]:
+    """The shapes that a spec is timed at."""
+    if file is None:
+        lengths = parse_seqlens(SEQLENS if seqlens is None else seqlens)
+        return lambda spec: paper_shapes(spec, lengths)
+    if seqlens is not None:
+        raise typer.BadParameter(
+            "allowed only without --shapes, which says all lengths", param_hint="--seqlens"
+        )
+    named = read_shapes(file)
+    return lambda spec: named
 
-    for failure in report.failures(results):
+
+def _report(
+    results: Sequence[Result], refused: Sequence[Refusal], files: Files, old: Document | None
+) -> bool:
+    """Print and write what was found; whether something of ours failed, or is slower than in `old`."""
+    from fagen.bench import document, machine
+    from fagen.bench.changes import changes_table, compared
+    from fagen.bench.compare import OURS
+    from fagen.bench.peers.installed import versions
+    from fagen.bench.summary import failures, summaries
+    from fagen.bench.table import terminal_table
+
+    for failure in failures(results):
         typer.echo(failure, err=True)
-    table_console().print(report.table(results))
-    for summary in report.summaries(results):
+    table_console().print(terminal_table(results))
+    for summary in summaries(results):
         typer.echo(str(summary))
+    found = document.to_json(results, refused, machine.machine(), versions())
+    files.write(found, results)
+    is_worse = any(result.outcomes[OURS].problem for result in results)
+    if old:
+        changes = compared(old, found)
+        for difference in changes.machines:
+            typer.echo(difference, err=True)
+        table_console().print(changes_table(changes))
+        is_worse |= changes.is_worse
+    return is_worse

@@ -19,6 +19,7 @@ from fagen.cli.plan import plan_command
 from fagen.cli.run import run_command
 from fagen.cli.schema import schema_command
 from fagen.cli.support import support_command
+from fagen.cli.tune import tune_command
 from fagen.errors import FagenError
 
 
@@ -70,6 +71,7 @@ for _name, _command in {
     "build": build_command,
     "run": run_command,
     "bench": bench_command,
+    "tune": tune_command,
     "support": support_command,
     "doctor": doctor_command,
     "schema": schema_command,

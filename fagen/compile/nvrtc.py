@@ -40,6 +40,12 @@ def compile_source(source: Source, cache: Cache | None = None) -> Artifact:
 
 
 def compile_sources(sources: Sequence[Source], cache: Cache | None = None) -> tuple[Artifact, ...]:
+    """The artifact of each of `sources` out of their `compile_program`."""
+    program = compile_program(sources, cache)
+    return tuple(program.artifact(source.symbol) for source in sources)
+
+
+def compile_program(sources: Sequence[Source], cache: Cache | None = None) -> Program:
     """Compile `sources`, of one spec and arch, together, or take them from the cache (by default the user's).
 
     Raises CompileError when a header is missing, NVRTC refuses a source, or a kernel spills, uses local
@@ -47,10 +53,9 @@ def compile_sources(sources: Sequence[Source], cache: Cache | None = None) -> tu
     """
     unit = prepare(*sources)
     program = (cache or Cache(default_root())).fetch(unit, lambda: _compile(unit))
-    artifacts = tuple(program.artifact(source.symbol) for source in sources)
-    for source, artifact in zip(sources, artifacts, strict=True):
-        report.check(source, artifact.resources)
-    return artifacts
+    for source in sources:
+        report.check(source, program.resources[source.symbol])
+    return program
 
 
 def prepare(*sources: Source) -> Cubin:

@@ -71,7 +71,10 @@ def _v1_backward(plan: Plan) -> dict[str, Any]:
             "epilogue/sum_tile.cuh",
             "mma/sm80.cuh",
             "mma/store_shared.cuh",
+            "pipe/arrivals.cuh",
             "pipe/load_tile.cuh",
+            "pipe/split_barrier.cuh",
+            "sched/q_blocks.cuh",
         )
     }
 

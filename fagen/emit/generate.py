@@ -31,7 +31,7 @@ attention = load(SPEC)
 def files(spec: Spec) -> dict[str, str]:
     """File name → text of everything in generated/<name>/. Raises PlanError."""
     planned = plans(spec)
-    resolved = spec.model_dump(exclude_none=True, exclude_defaults=True)
+    resolved = spec.model_dump(exclude={"tune"}, exclude_none=True, exclude_defaults=True)
     return {
         **{f"{kernel.name}.cu": render(kernel).text for one in planned for kernel in kernels(one)},
         "plan.md": to_markdown(planned),

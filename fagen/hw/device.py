@@ -135,3 +135,10 @@ DEVICES: dict[str, Device] = {
 def default_device(arch: str) -> Device:
     """The device that models use for `arch` (a key of ARCHES) when a spec names none."""
     return next(device for device in DEVICES.values() if device.arch == arch)
+
+
+def device_of_product(product: str, arch: str) -> Device:
+    """The device of a GPU's product name, e.g. "NVIDIA H200"; where no row has it, its arch's default."""
+    word = product.lower().replace(" ", "")
+    named = (device for device in DEVICES.values() if device.arch == arch and device.name in word)
+    return next(named, default_device(arch))

@@ -40,9 +40,8 @@ def check_tensors(
     The op runs on `device`. Raises ArgumentError.
     """
     tensors = {"q": q, "k": k, "v": v}
+    check_are_tensors(q, k, v)
     for name, x in tensors.items():
-        if not isinstance(x, Tensor):
-            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor")
         if x.layout is not torch.strided:
             raise ArgumentError(f"{name}: has layout {x.layout}; allowed: torch.strided")
         if forward_ad.unpack_dual(x).tangent is not None:  # torch would drop it without a word
@@ -58,6 +57,13 @@ def check_tensors(
     _check_sizes(problem, tensors)
     if packing is not None:
         check_packing(packing, q)
+
+
+def check_are_tensors(q: Any, k: Any, v: Any) -> None:
+    """Raise ArgumentError for one that is none."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor")
 
 
 def check_tensor(name: str, x: Any, sizes: Sequence[Any], dtype: torch.dtype, like: Tensor) -> None:

@@ -75,7 +75,7 @@ def _define_forward(name: str, spec: Spec, forward: Forward, device: Device) -> 
         in_fp32 = (q.new_empty(sizes, dtype=torch.float32) for sizes in (lse_sizes, *row_stats))
         return q.new_empty(out_sizes), *in_fp32
 
-    _define(schema.forward(name), run, fake)
+    define(schema.forward(name), run, fake)
 
 
 def _check_seed(seed: Tensor | None, q: Tensor) -> None:
@@ -101,21 +101,33 @@ def _define_backward(name: str, spec: Spec, backward: Backward) -> None:
         dq, dk, dv = (x.new_empty(x.shape) for x in (given.q, given.k, given.v))
         return dq, dk, dv
 
-    def second(ctx: Any, *grads: Tensor) -> None:
-        raise ArgumentError(
-            f"create_graph: the gradients of {spec.name} were differentiated; allowed: first derivatives"
-        )
-
-    _define(schema.backward(name), run, fake)
-    torch.library.register_autograd(f"fagen::{name}", second, lib=_LIBRARY)
+    define(schema.backward(name), run, fake)
+    refuse_second_derivatives(name, spec.name)
 
 
-def _define(schema: str, run: Callable, fake: Callable) -> None:
+def define(schema: str, run: Callable, fake: Callable) -> None:
+    """Define the op of `schema`, computed by `run` on any device; `fake` gives sizes and dtypes alone."""
     # Strides and alignment of q, k and v are checked, so a compiler must not choose others.
     name = _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     # For every device: a tensor that is on the wrong one gets the op's own error.
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"fagen::{name}", fake, lib=_LIBRARY)
+
+
+def define_autograd(name: str, backward: Callable, keep: Callable) -> None:
+    """Have `backward` give the gradients of the op `name`, from what `keep` keeps of a call."""
+    torch.library.register_autograd(f"fagen::{name}", backward, setup_context=keep, lib=_LIBRARY)
+
+
+def refuse_second_derivatives(gradient: str, of: str) -> None:
+    """Have differentiating the op `gradient` be an ArgumentError; its gradients are those of `of`."""
+
+    def second(ctx: Any, *grads: Tensor) -> None:
+        raise ArgumentError(
+            f"create_graph: the gradients of {of} were differentiated; allowed: first derivatives"
+        )
+
+    torch.library.register_autograd(f"fagen::{gradient}", second, lib=_LIBRARY)
 
 
 def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
@@ -143,7 +155,7 @@ def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
         gradients = run(dout, dlse, q, k, v, out, lse, *offsets, *ctx.lengths, *others, *ctx.options)
         return *gradients, *nothing[3:]
 
-    torch.library.register_autograd(f"fagen::{name}", backward, setup_context=keep, lib=_LIBRARY)
+    define_autograd(name, backward, keep)
 
 
 def _refuse_autograd(name: str, spec: Spec) -> None:

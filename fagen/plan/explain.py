@@ -20,7 +20,7 @@ from fagen.plan.formulas import FORMULAS, SYMBOLS, Formula, R, f, law, miss
 from fagen.plan.ir import Account, Plan
 from fagen.plan.kernels import kernels, main_kernel
 from fagen.plan.launch import Shape
-from fagen.plan.planner import FAMILIES
+from fagen.plan.planner import FAMILIES, pipeline
 from fagen.plan.predict import predict
 from fagen.plan.workspaces import workspaces
 
@@ -161,18 +161,7 @@ def _schedule(plan: Plan) -> Section:
 
 
 def _roles(plan: Plan) -> Section:
-    tiling = plan.tiling
-    groups = tiling.warps // 4
-    counter = "; a counter in global memory hands it work items" if tiling.has_counters else ""
-    loads = f"one thread issues the TMA loads of Q, K and V{counter}"
-    turns = "; in turns, by named barriers" if tiling.pingpong else ""
-    rows = (
-        ("load", tiling.load_warps, tiling.load_registers, loads),
-        *(
-            (f"math {group}", 4, tiling.math_registers, f"rows {64 * group} to {64 * group + 63} of Q{turns}")
-            for group in range(groups)
-        ),
-    )
+    rows = tuple((role.name, role.warps, role.registers, role.does) for role in pipeline(plan).roles)
     return Section("Roles", ("role", "warps", "registers of a thread", "does"), rows)
 
 
@@ -330,7 +319,8 @@ def _key(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A cell of a section as a person reads it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -340,7 +330,8 @@ def _text(value: Any) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def _is_numeric(section: Section, column: int) -> bool:
+def is_numeric(section: Section, column: int) -> bool:
+    """Whether a column has nothing but numbers."""
     cells = [row[column] for row in section.rows]
     return not section.facts and all(isinstance(cell, int | float | None) for cell in cells)
 
@@ -357,10 +348,10 @@ def _markdown(section: Section) -> str:
         return "| " + " | ".join(cells) + " |"
 
     def cell(value: Any) -> str:
-        text = _text(value).replace("|", "\\|")
+        text = cell_text(value).replace("|", "\\|")
         return f"`{text}`" if isinstance(value, Code) else text
 
-    rules = ["---:" if _is_numeric(section, i) else "---" for i in range(len(section.columns))]
+    rules = ["---:" if is_numeric(section, i) else "---" for i in range(len(section.columns))]
     table = [line(section.columns), line(rules), *(line(map(cell, row)) for row in section.rows)]
     notes = [f"\n{note[0].upper()}{note[1:]}." for note in section.notes]
     return "\n".join([f"## {section.title}\n", *table, *notes]) + "\n"
@@ -370,7 +361,7 @@ def _rich(section: Section) -> list[Table | Text]:
     table = Table(title=section.title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.show_header = not section.facts
     for i, column in enumerate(section.columns):
-        table.add_column(column, justify="right" if _is_numeric(section, i) else "left", overflow="fold")
+        table.add_column(column, justify="right" if is_numeric(section, i) else "left", overflow="fold")
     for row in section.rows:
-        table.add_row(*(Text(_text(value)) for value in row))
+        table.add_row(*(Text(cell_text(value)) for value in row))
     return [table, *(Text(f"  {note}", style="dim") for note in section.notes), Text()]

@@ -12,7 +12,8 @@ import sympy as sp
 from fagen.hw.arch import Arch
 from fagen.hw.device import Device
 from fagen.plan.budget import Budget, Values
-from fagen.plan.ir import Barrier, Buffer, Engines, Tiling
+from fagen.plan.ir import Barrier, Buffer, Engines, Plan, Tiling
+from fagen.plan.pipeline import Pipeline
 from fagen.spec.model import Growth, Lazy, Polynomial, Schedule, Spec
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Family:
     preference: Callable[[Tiling], tuple[float, ...]]  # the smallest goes first among equally fast ones
     buffers: Callable[[Tiling, int, int, int], tuple[Buffer, ...]]  # tiling, dim, dim_v, bytes of an element
     barriers: Callable[[Tiling], tuple[Barrier, ...]]
+    pipeline: Callable[[Plan], Pipeline]  # of the kernel that multiplies
 
     def given(self, schedule: Schedule) -> dict[str, Any]:
         """What a spec says for each key; None: left to the planner."""

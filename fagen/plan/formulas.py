@@ -110,6 +110,8 @@ def _v1(level: str, kv_heads: sp.Expr, again: sp.Expr) -> tuple[Formula, Formula
     rows = B * Hq * Nq
     visits = f * Tc
     reads = visits * again + 1 - again  # the first from HBM, of the others what is gone
+    # The backward's add to dQ is one passage to L2; on paper and to HBM it is two, fetched and written back.
+    added = visits if level == "L2" else 2 * visits * again
     state = dv * ACCUMULATOR + 2 * STATISTIC
     forward = (
         Part("read K, V", B * kv_heads * Nk * (d + dv) * bytes_),
@@ -122,7 +124,7 @@ def _v1(level: str, kv_heads: sp.Expr, again: sp.Expr) -> tuple[Formula, Formula
         Part("write dQ = 0", rows * d * ACCUMULATOR),
         Part("read K, V; write dK, dV", 2 * B * (Hq if level == "paper" else Hk) * Nk * (d + dv) * bytes_),
         Part("read Q, O, dO, l, m", rows * reads * ((d + 2 * dv) * bytes_ + 2 * STATISTIC)),
-        Part("read and write dQ", 2 * rows * visits * again * d * ACCUMULATOR),
+        Part("add to dQ", rows * added * d * ACCUMULATOR),
         Part("read dQ, write it rounded", rows * d * (again * ACCUMULATOR + bytes_)),
     )
     return Formula("v1", "forward", level, forward), Formula("v1", "backward", level, backward)

@@ -161,9 +161,9 @@ def missed(one: Formula, s: Setting) -> float:
     """
     rows, q_row, v_row = s.heads_q * s.seqlen_q, s.head_dim * s.element_bytes, s.head_dim_v * s.element_bytes
     if one.algorithm == "standard":
-        return _gone(2 * s.batch * rows * s.seqlen_k * s.element_bytes / s.l2_bytes)
+        return lost(2 * s.batch * rows * s.seqlen_k * s.element_bytes / s.l2_bytes)
     if one.algorithm == "v2":
-        return _gone(s.batch * rows * (ACCUMULATOR * s.dq_columns + 2 * v_row) / s.l2_bytes)
+        return lost(s.batch * rows * (ACCUMULATOR * s.dq_columns + 2 * v_row) / s.l2_bytes)
     if one.direction == "forward":
         row, ctas = q_row + ACCUMULATOR * s.head_dim_v + 2 * STATISTIC, s.batch * s.heads_q  # Q, O, l, m
     else:  # Q, O, dO, dQ, l, m
@@ -172,12 +172,12 @@ def missed(one: Formula, s: Setting) -> float:
     tile_q, tile_kv = _tile(one, s)
     walks = Blocks(s.seqlen_q, s.seqlen_k, tile_q, tile_kv, s.window).transposed
     visits = [walks.of(kv_block) * tile_q for kv_block in range(walks.along_q)]  # rows
-    gone = [visited * _gone(visited * row * min(s.ctas, ctas) / s.l2_bytes) for visited in visits]
+    gone = [visited * lost(visited * row * min(s.ctas, ctas) / s.l2_bytes) for visited in visits]
     return sum(gone) / max(sum(visits), 1)
 
 
 @cache
-def _gone(times: float) -> float:
+def lost(times: float) -> float:
     """Share of a cyclic walk over `times` what a cache holds that has left it when the walk comes back.
 
     A line that is brought in takes the place of any other: with a share g brought in at each walk, a line

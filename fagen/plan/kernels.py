@@ -70,6 +70,7 @@ def _v1_backward(plan: Plan) -> KernelPlan:
         threads=plan.tiling.threads,
         params=v1_params.backward(plan),
         buffers=plan.buffers,
+        barriers=plan.barriers,
     )
 
 

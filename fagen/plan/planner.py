@@ -15,6 +15,7 @@ from fagen.hw.dtypes import DTYPES
 from fagen.plan import budget, v1, v2, v2_backward, v3
 from fagen.plan.family import RESOLVED, Family
 from fagen.plan.ir import Account, Plan, Tiling
+from fagen.plan.pipeline import Pipeline
 from fagen.spec.model import Spec
 
 FAMILIES: dict[tuple[str, str], Family] = {  # by family and pass
@@ -92,6 +93,11 @@ def plan(spec: Spec, arch: str | None = None, direction: str = "forward") -> Pla
 def plans(spec: Spec, arch: str | None = None) -> tuple[Plan, ...]:
     """The plans of all passes that `spec` has, the forward first. Raises PlanError, as `plan` does."""
     return tuple(plan(spec, arch, direction) for direction in PASSES if direction in spec.problem.passes)
+
+
+def pipeline(plan: Plan) -> Pipeline:
+    """The roles of a plan's kernel that multiplies, and what passes between them."""
+    return FAMILIES[plan.spec.family, plan.direction].pipeline(plan)
 
 
 def _arch(spec: Spec, arch: str | None) -> Arch:

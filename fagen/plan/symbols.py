@@ -56,6 +56,7 @@ MEANINGS: dict[str, dict[sp.Symbol, str]] = {
         d: f"columns of Q and K, padded to {PADDING['v2 backward']}",
         dv: f"columns of V and O, padded to {PADDING['v2 backward']}",
         bytes_: "bytes of one element of Q, K, V, O, dO, dQ, P, dS",
+        stages: "blocks of each of Q, dO, P and dS held in shared memory at once",
         warps: "warps per CTA",
         warps_q: "of them along the rows of Q in S, dP; along the columns of dK, dV",
         warps_dq: "of them along the rows of dQ; the others split its columns",

@@ -1,4 +1,4 @@
-"""What a timeline of the v3 kernel depends on: its schedule, the SM's rates, and the fitted costs."""
+"""What a timeline of the v3 kernel depends on: its schedule, the SM's rates, and its efficiency."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ from dataclasses import dataclass
 
 from fagen.errors import PlanError
 from fagen.hw.dtypes import DTYPES
+from fagen.plan.efficiency import Wgmma
 from fagen.plan.ir import Plan
 
 ROWS = 64  # rows of Q that a warpgroup owns
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What no data sheet says, fitted to 89 runs of this kernel on an H200.
-
-    d = 64, 96, 128, 256, 16k tokens, S = 1024 to 16384, full and causal, tiles of 128 and 192 queries: rms 6%
-    off, at most 15% (tests/plan/test_predict.py). `load_latency` is set, the others are fitted.
-    """
-
-    clock: float = 0.927  # share of the device's clock that is left at the power that tensor cores draw
-    gemm_gap: float = 80  # cycles that the tensor core loses at each product, to start and to drain
-    handoff: float = 20  # cycles from an event (a barrier, a product, a shuffle) to the waiter's next step
-    load_latency: float = 1000  # cycles from L2's last byte of a TMA load to its use; a CTA starts as late
-    item: float = 3660  # cycles of a math role between two work items: sums, LSE, the next item's place
-    mufu_share: float = 0.69  # of MUFU's rate that exponentials reach, among a warpgroup's other instructions
 
 
 @dataclass(frozen=True)
@@ -50,9 +35,11 @@ class Kernel:
     tensor_flops: float
     mufu: float  # ex2
     lanes: float  # fp32 lanes, also what the schedulers issue
+    smem_bytes: float
     l2_bytes: float
+    hbm_bytes: float
     clock_hz: float
-    costs: Costs
+    costs: Wgmma
 
     def masked(self, warpgroup: int) -> int:
         """K/V tiles of a work item that the mask hides from any of the warpgroup's rows, about."""
@@ -64,11 +51,10 @@ class Kernel:
         return not self.growth or tile < max(1, self.masked(warpgroup))
 
 
-def kernel(plan: Plan) -> Kernel:
-    """The kernel of a v3 plan. Raises PlanError for another family."""
+def kernel(plan: Plan, costs: Wgmma) -> Kernel:
+    """The kernel of a v3 plan on a device of this efficiency. Raises PlanError for another family."""
     spec, tiling, device = plan.spec, plan.tiling, plan.device
-    costs = Costs()
-    clock_hz = device.clock_hz * costs.clock
+    per_sm = 1 / (device.sms * device.clock_hz)
     if spec.family != "v3":
         raise PlanError(f"{spec.name}: family is {spec.family!r}; allowed with a timeline: 'v3'")
     return Kernel(
@@ -88,10 +74,12 @@ def kernel(plan: Plan) -> Kernel:
         cluster=tiling.cluster,
         persistent=tiling.scheduler.startswith("persistent"),
         masked_sides=sum(side is not None for side in spec.problem.window),
-        tensor_flops=plan.arch.tensor_flops,
-        mufu=plan.arch.mufu_per_clk,
+        tensor_flops=plan.arch.tensor_flops * costs.tensor,
+        mufu=plan.arch.mufu_per_clk * costs.mufu,
         lanes=plan.arch.fma_per_clk,
-        l2_bytes=device.l2_bytes_per_s / (device.sms * clock_hz),
-        clock_hz=clock_hz,
+        smem_bytes=plan.arch.smem_bytes_per_clk,
+        l2_bytes=device.l2_bytes_per_s * per_sm * costs.l2,
+        hbm_bytes=device.hbm_bytes_per_s * per_sm,
+        clock_hz=device.clock_hz,
         costs=costs,
     )

@@ -1,16 +1,19 @@
-"""A timeline as one self-contained SVG: a row for each role and engine, light or dark as its viewer is."""
+"""A timeline: a row for each role and engine, and the time in cycles and microseconds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from html import escape
 from itertools import count, takewhile
 
-from fagen.plan.timeline import ENGINES, STALL, Event, Timeline
+from fagen.page.page import SERIES
+from fagen.plan.svg import HUES, WIDTH, drawing, line, rect, text, width_of
+from fagen.plan.timeline import Timeline
+from fagen.plan.timeline_roles import ENGINES, STALL, Event
 
-LEFT, WIDTH, ROW, BAR, TOP = 110, 1400, 26, 20, 44
-TICKS = 12  # at most
+LEFT, ROW, BAR, TOP = 110, 26, 20, 52
+SPAN = WIDTH - LEFT - 24  # px of the steady state
+TICKS = 10  # at most
 
 NAMES = {
     "Q": "load Q",
@@ -22,15 +25,16 @@ NAMES = {
     "O": "rescale or store O",
     STALL: "wait",
 }
-STYLE = """
-svg { font: 12px system-ui, sans-serif; background: #fff; --ink: #1b1f24; --line: #c8ccd2;
-  --Q: #7a5195; --K: #2f7ebc; --V: #4fb3bf; --S: #d1495b; --softmax: #e0a030; --PV: #8c2f39; --O: #5a8f3c;
-  --stall: #e3e5e8; }
-@media (prefers-color-scheme: dark) { svg { background: #14171b; --ink: #e6e8eb; --line: #3a4048;
-  --Q: #b48ad0; --K: #5aa5e0; --V: #6fd0db; --S: #f0707f; --softmax: #f0bc5a; --PV: #c25a66; --O: #8cc46c;
-  --stall: #2a2f36; } }
-text { fill: var(--ink); } line { stroke: var(--line); }
-"""
+COLOURS = {
+    "Q": HUES["q"],
+    "K": HUES["k"],
+    "V": HUES["v"],
+    "S": SERIES[0],
+    "softmax": SERIES[5],
+    "PV": SERIES[7],
+    "O": HUES["o"],
+    STALL: "var(--line)",
+}
 
 
 def render(shown: Timeline, title: str) -> str:
@@ -40,32 +44,22 @@ def render(shown: Timeline, title: str) -> str:
         *((engine, _joined([e for e in shown.events if e.engine == engine])) for engine in ENGINES),
     ]
     bottom = TOP + ROW * len(rows)
-    colours = "".join(f".{what} {{ fill: var(--{what}); }}\n" for what in NAMES)
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {bottom + 50}">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{STYLE}{colours}</style>",
-            f'<text x="8" y="18">{escape(title)}</text>',
-            *_legend(),
-            *_axis(shown, bottom),
-            *(part for i, row in enumerate(rows) for part in _row(shown, TOP + ROW * i, *row)),
-            "</svg>\n",
-        )
-    )
+    parts = [
+        *_legend(),
+        *_axis(shown, bottom),
+        *(part for i, row in enumerate(rows) for part in _row(shown, TOP + ROW * i, *row)),
+    ]
+    return drawing(title, bottom + 44, parts)
 
 
 def _row(shown: Timeline, top: int, label: str, events: list[Event]) -> list[str]:
-    parts = [f'<text x="8" y="{top + 14}">{label}</text>']
+    parts = [text(0, top + 14, label)]
     for event in events:
         left, right = (_x(shown, min(max(t, shown.start), shown.end)) for t in (event.start, event.end))
         if left < right:
             by = f" for {event.role}" if event.engine else ""
             says = f"{NAMES[event.what]}{by}, tile {event.tile}: {event.end - event.start:,.0f} cycles"
-            parts.append(
-                f'<rect class="{event.what}" x="{left:.1f}" y="{top}" width="{right - left:.1f}" '
-                f'height="{BAR}"><title>{escape(says)}</title></rect>'
-            )
+            parts.append(rect(left, top, right - left, BAR, event.what, COLOURS[event.what], says))
     return parts
 
 
@@ -82,35 +76,33 @@ def _joined(events: list[Event]) -> list[Event]:
 
 
 def _legend() -> list[str]:
-    step = 150
-    return [
-        part
-        for i, (what, name) in enumerate(NAMES.items())
-        for part in (
-            f'<rect class="{what}" x="{LEFT + step * i}" y="26" width="10" height="10"/>',
-            f'<text x="{LEFT + step * i + 15}" y="35">{escape(name)}</text>',
-        )
-    ]
+    parts, x = [], float(LEFT)
+    for what, name in NAMES.items():
+        parts += [rect(x, 8, 12, 12, "", COLOURS[what]), text(x + 18, 18, name)]
+        x += 42 + width_of(name) * 0.85
+    return parts
 
 
 def _axis(shown: Timeline, bottom: int) -> list[str]:
-    """Ticks at round numbers of cycles from the start; a higher line where a work item ends."""
+    """Ticks at round numbers of cycles from the start; a line, and a word, where a work item ends."""
     span = shown.end - shown.start
     step = next(size for size in _round_numbers() if span / size <= TICKS)
-    parts = []
+    parts = [text(0, bottom + 20, "cycles", "quiet"), text(0, bottom + 36, "us", "quiet")]
     for cycles in takewhile(lambda cycles: cycles <= span, count(0, step)):
         x, us = _x(shown, shown.start + cycles), cycles / shown.kernel.clock_hz * 1e6
         parts += [
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>',
-            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{cycles:,}</text>',
-            f'<text x="{x:.1f}" y="{bottom + 33}" text-anchor="middle">{us:.2f} us</text>',
+            line(((x, bottom), (x, bottom + 5))),
+            text(x, bottom + 20, f"{cycles:,}", "quiet", "middle"),
+            text(x, bottom + 36, f"{us:.2f}", "quiet", "middle"),
         ]
-    ends = (_x(shown, end) for end in shown.ends if shown.start <= end)
-    return [
-        f'<text x="8" y="{bottom + 18}">cycles</text>',
-        *parts,
-        *(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 4}" y2="{bottom}"/>' for x in ends),
-    ]
+    for end in shown.ends:
+        if shown.start < end <= shown.end:
+            x = _x(shown, end)
+            parts += [
+                line(((x, TOP - 10), (x, bottom)), "arrow dashed"),
+                text(x - 5, TOP - 8, "work item ends", "quiet", "end"),
+            ]
+    return parts
 
 
 def _round_numbers() -> Iterator[int]:
@@ -118,4 +110,4 @@ def _round_numbers() -> Iterator[int]:
 
 
 def _x(shown: Timeline, cycles: float) -> float:
-    return LEFT + WIDTH * (cycles - shown.start) / (shown.end - shown.start)
+    return LEFT + SPAN * (cycles - shown.start) / (shown.end - shown.start)

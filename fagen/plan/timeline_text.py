@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
-from fagen.plan.predict import predict, typical_timeline
-from fagen.plan.timeline import ENGINES, L2, LOAD, STALL, Event, Timeline
+from fagen.plan.predict import predict
+from fagen.plan.timeline import Timeline
+from fagen.plan.timeline_roles import ENGINES, HBM, L2, LOAD, STALL, Event
+from fagen.plan.v3_time import typical_timeline
 
 COLUMNS = 88
 LABEL = 12
@@ -55,7 +57,9 @@ def lines(shown: Timeline) -> list[str]:
         for role in shown.roles
     ]
     engines = [
-        line(engine, (e for e in shown.events if e.engine == engine)) for engine in ENGINES if engine != L2
+        line(engine, (e for e in shown.events if e.engine == engine))
+        for engine in ENGINES
+        if engine not in (L2, HBM)
     ]
     us = (end - start) / shown.kernel.clock_hz * 1e6
     axis = f"|<- {end - start:,.0f} cycles = {us:.2f} us at {shown.kernel.clock_hz / 1e9:.2f} GHz"

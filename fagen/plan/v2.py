@@ -7,7 +7,7 @@ from itertools import product
 
 from fagen.errors import PlanError
 from fagen.hw.arch import Arch
-from fagen.plan import symbols, v2_engines
+from fagen.plan import symbols, v2_engines, v2_pipeline
 from fagen.plan.family import Family, choices, polynomial, rescale, stacked
 from fagen.plan.ir import Barrier, Buffer, Tiling
 from fagen.plan.v2_budget import BUDGET, MAX_WARPS
@@ -126,4 +126,5 @@ FAMILY = Family(
     preference=_preference,
     buffers=_buffers,
     barriers=_barriers,
+    pipeline=v2_pipeline.forward,
 )

@@ -10,7 +10,7 @@ from itertools import product
 
 from fagen.errors import PlanError
 from fagen.hw.arch import Arch
-from fagen.plan import symbols, v2_backward_engines
+from fagen.plan import symbols, v2_backward_engines, v2_pipeline
 from fagen.plan.family import Family, choices, stacked
 from fagen.plan.ir import Barrier, Buffer, Tiling
 from fagen.plan.v2_backward_budget import BUDGET
@@ -162,4 +162,5 @@ FAMILY = Family(
     preference=_preference,
     buffers=_buffers,
     barriers=_barriers,
+    pipeline=v2_pipeline.backward,
 )

@@ -13,6 +13,7 @@ from fagen.hw.arch import Arch
 from fagen.hw.device import Device
 from fagen.plan import engines
 from fagen.plan.budget import Values
+from fagen.plan.efficiency import PLANNER, MmaSync
 from fagen.plan.engines import (
     DROPOUT_OPERATIONS,
     FMA,
@@ -28,7 +29,7 @@ from fagen.plan.engines import (
 )
 from fagen.plan.ir import EngineLoad, Engines, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv, warps, warps_dq, warps_q
-from fagen.plan.v2_engines import EXPOSED, FETCH_CYCLES, LATENCY_CYCLES, SCHEDULERS, STRAGGLER_CYCLES
+from fagen.plan.v2_engines import SCHEDULERS
 
 FLOPS = 2 * Br * Bc * (3 * d + 2 * dv)  # S, dK and dQ have d columns or terms, dP and dV dv
 # Per score: scale and subtract, dP - delta, times P, and half a conversion of each of P and dS.
@@ -42,20 +43,20 @@ def predict(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
     """The kernel's loads per tile and the speed the model predicts for a full device, non-causal."""
     loads = engines.engine_loads(work(tiling.softcap, tiling.dropout), at, arch, device, arch.mma_flops)
     flops = int(2 * at[Br] * at[Bc] * (3 * at[d] + 2 * at[dv]))
-    tflops = flops / tile_cycles(loads, tiling) * device.sms * device.clock_hz / 1e12
+    tflops = flops / tile_cycles(loads, tiling, PLANNER) * device.sms * device.clock_hz / 1e12
     return Engines(loads, flops, tflops)
 
 
-def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
+def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling, costs: MmaSync) -> float:
     """Cycles from one tile to the next on an SM that holds `ctas_per_sm` CTAs of this tiling."""
     bound = max(loads, key=lambda load: load.cycles)
     waited = sum(load.cycles for load in loads if load is not bound and load.engine not in (L2, HBM))
     per_scheduler = tiling.warps * tiling.ctas_per_sm / SCHEDULERS
-    busy = max(1.0, 1 / per_scheduler) * bound.cycles + EXPOSED * waited / per_scheduler
-    fetch = max(0.0, FETCH_CYCLES - (tiling.stages - 1) * tiling.ctas_per_sm * busy)
+    busy = max(1.0, 1 / per_scheduler) * bound.cycles + costs.exposed * waited / per_scheduler
+    fetch = max(0.0, costs.fetch - (tiling.stages - 1) * tiling.ctas_per_sm * busy)
     # All warps wait for each other when P and dS are there, and with one tile of each when they are used up.
     exchanges = 3 - tiling.ds_stages
-    waits = exchanges * (LATENCY_CYCLES + STRAGGLER_CYCLES * tiling.warps)
+    waits = exchanges * (costs.latency + costs.straggler * tiling.warps)
     return busy + (waits + fetch) / tiling.ctas_per_sm
 
 

@@ -4,13 +4,13 @@ The model, in the order of its terms:
 1. Each engine's work over its rate. The largest is the bound (the roofline of FlashAttention-4, arXiv
    2603.05451, section 3, with the traffic of an ldmatrix kernel for shared memory).
 2. A warp of the v2 kernel runs its MMAs, its softmax and its ldmatrix one after another; only other warps of
-   the same scheduler fill the gaps. So a share EXPOSED of the other engines' cycles shows, divided by the
+   the same scheduler fill the gaps. So a share `exposed` of the other engines' cycles shows, divided by the
    warps per scheduler.
 3. Warps that do not share out evenly over the schedulers leave some of them idle.
 4. A ring of two stages has no slack: every tile is a barrier for the CTA, which only other CTAs of the SM
    fill. With slack, or without, each tile has latencies of its own: the first ldmatrix, the last shuffles.
-EXPOSED and the latencies are fitted to 22 tilings of the kernel, d = 64, 128, 256, measured on an H200: rms
-7%, worst 17% off (tests/plan/test_engines.py).
+These numbers (efficiency.py) are fitted to 22 tilings of the kernel, d = 64, 128, 256, measured on an H200:
+rms 7%, worst 17% off (tests/plan/test_engines.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fagen.hw.arch import Arch
 from fagen.hw.device import Device
 from fagen.plan import engines
 from fagen.plan.budget import Values
+from fagen.plan.efficiency import PLANNER, MmaSync
 from fagen.plan.engines import (
     DROPOUT_OPERATIONS,
     FMA,
@@ -42,10 +43,6 @@ from fagen.plan.engines import (
 from fagen.plan.ir import EngineLoad, Engines, Tiling
 from fagen.plan.symbols import Bc, Br, bytes_, d, dv, polynomial, warps
 
-EXPOSED = 0.6  # share of the non-bounding engines' cycles that one warp per scheduler cannot hide
-LATENCY_CYCLES = 100  # per tile: the first ldmatrix, the last shuffles of the row maximum
-STRAGGLER_CYCLES = 30  # per tile and warp, without slack in the ring: the slowest warp is waited for
-FETCH_CYCLES = 1000  # from the issue of a tile's cp.async to its arrival under load
 SCHEDULERS = 4  # warp schedulers of an SM, on every arch so far
 
 _ASYNCHRONOUS = (L2, HBM)  # no warp waits for these while the ring is full
@@ -54,19 +51,19 @@ _ASYNCHRONOUS = (L2, HBM)  # no warp waits for these while the ring is full
 def predict(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
     """The v2 kernel's loads per tile and the speed the model predicts for a full device, non-causal."""
     loads = engines.engine_loads(work(tiling), at, arch, device, arch.mma_flops)
-    return engines.engines(loads, tile_cycles(loads, tiling), at, device)
+    return engines.engines(loads, tile_cycles(loads, tiling, PLANNER), at, device)
 
 
-def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
+def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling, costs: MmaSync) -> float:
     """Cycles from one tile to the next on an SM that holds `ctas_per_sm` CTAs of this tiling."""
     bound = max(loads, key=lambda load: load.cycles)
     waited = sum(load.cycles for load in loads if load is not bound and load.engine not in _ASYNCHRONOUS)
     per_scheduler = tiling.warps * tiling.ctas_per_sm / SCHEDULERS
     uneven = ceil(tiling.warps / SCHEDULERS) * SCHEDULERS / tiling.warps
-    busy = uneven * (max(1.0, 1 / per_scheduler) * bound.cycles + EXPOSED * waited / per_scheduler)
-    fetch = max(0.0, FETCH_CYCLES - (tiling.stages - 1) * tiling.ctas_per_sm * busy)
-    barrier = STRAGGLER_CYCLES * tiling.warps if tiling.stages == 2 else 0.0
-    return busy + (LATENCY_CYCLES + barrier + fetch) / tiling.ctas_per_sm
+    busy = uneven * (max(1.0, 1 / per_scheduler) * bound.cycles + costs.exposed * waited / per_scheduler)
+    fetch = max(0.0, costs.fetch - (tiling.stages - 1) * tiling.ctas_per_sm * busy)
+    barrier = costs.straggler * tiling.warps if tiling.stages == 2 else 0.0
+    return busy + (costs.latency + barrier + fetch) / tiling.ctas_per_sm
 
 
 def work(tiling: Tiling) -> tuple[Work, ...]:

@@ -7,7 +7,7 @@ from itertools import product
 
 from fagen.errors import PlanError
 from fagen.hw.arch import Arch
-from fagen.plan import symbols, v3_engines
+from fagen.plan import symbols, v3_engines, v3_pipeline
 from fagen.plan.family import Family, choices, polynomial, rescale, stacked
 from fagen.plan.ir import Barrier, Buffer, Tiling
 from fagen.plan.v3_budget import BUDGET, LOAD_THREADS, register_file
@@ -163,4 +163,5 @@ FAMILY = Family(
     preference=_preference,
     buffers=_buffers,
     barriers=_barriers,
+    pipeline=v3_pipeline.forward,
 )

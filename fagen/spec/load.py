@@ -40,8 +40,7 @@ def load_spec(source: Source, overrides: Mapping[str, Any] | None = None) -> Spe
     """
     tree, issues = _tree(source)
     overrides = overrides or {}
-    changes = [_at(key, from_python(value, _OVERRIDE)) for key, value in overrides.items()]
-    spec = _checked(reduce(merge, changes, tree), issues)
+    spec = _checked(reduce(_laid_over, overrides.items(), tree), issues)
     return spec if "name" in overrides else spec.model_copy(update={"name": _name(spec, to_python(tree))})
 
 
@@ -55,6 +54,14 @@ def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
             raise SpecError([Issue(_OVERRIDE, "override", message)])
         overrides[key] = to_python(read_value(text, key, _OVERRIDE))
     return overrides
+
+
+def _laid_over(tree: Node, override: tuple[str, Any]) -> Node:
+    """`tree` with an override laid over it: a section's keys one by one, any other value as a whole."""
+    key, value = override
+    if key in leaves(schema_of(Spec)):
+        tree = merge(tree, _at(key, Node(None, _OVERRIDE)))
+    return merge(tree, _at(key, from_python(value, _OVERRIDE)))
 
 
 def _tree(source: Source) -> tuple[Node, list[Issue]]:

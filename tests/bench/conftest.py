@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fagen.bench.compare import OURS, Case, Outcome, Result, cases
+from fagen.bench.case import Case, cases
+from fagen.bench.compare import OURS, Outcome, Result
+from fagen.bench.shapes import paper_shapes
 from fagen.paths import SPECS
 from fagen.spec.load import load_spec
+
+sys.path.insert(0, str(Path(__file__).parent))  # fake_peers.py
 
 
 class FakeClock:
@@ -27,15 +35,51 @@ class FakeClock:
         self.rests += 1
 
 
+class FakeAllocator:
+    """Holds what a test adds to `held`, and had at most `most`."""
+
+    held = 0
+    most = 0
+    released = 0
+
+    def allocated(self) -> int:
+        return self.held
+
+    def reset_peak(self) -> None:
+        self.most = self.held
+
+    def peak(self) -> int:
+        return self.most
+
+    def release(self) -> None:
+        self.released += 1
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 
 
 @pytest.fixture
-def todo() -> list[Case]:
+def allocator() -> FakeAllocator:
+    return FakeAllocator()
+
+
+@pytest.fixture
+def paper_cases() -> Callable[..., list[Case]]:
+    """The cases of a shipped spec, with overrides, at these lengths in these modes."""
+
+    def make(file: str, lengths: tuple[int, ...], modes: tuple[str, ...], **overrides: Any) -> list[Case]:
+        spec = load_spec(SPECS / file, {f"problem.{key}": value for key, value in overrides.items()})
+        return cases([spec], lambda own: paper_shapes(own, lengths), modes, "sm_90a")[0]
+
+    return make
+
+
+@pytest.fixture
+def todo(paper_cases) -> list[Case]:
     """h200_fa2 (head_dim 128), without a mask and causal, at 1024 and 2048."""
-    return cases([load_spec(SPECS / "h200_fa2.yaml")], (1024, 2048), "sm_90a")
+    return paper_cases("h200_fa2.yaml", (1024, 2048), ("fwd",))
 
 
 @pytest.fixture
@@ -49,3 +93,9 @@ def timed() -> Callable[..., Result]:
         return Result(case, 2e-3, {name: outcome(s) for name, s in {OURS: ours, **peers}.items()})
 
     return make
+
+
+@pytest.fixture
+def sample() -> dict[str, Any]:
+    """A document with many cases, made up."""
+    return json.loads(Path(__file__).with_name("sample.json").read_text())

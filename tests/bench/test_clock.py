@@ -33,3 +33,15 @@ def test_there_are_enough_rounds_for_a_median():
 
 def test_nothing_to_time(clock):
     assert interleaved([], clock) == []
+
+
+def test_what_runs_before_each_call_is_not_counted(clock):
+    def flush() -> None:
+        clock.now += 100.0
+
+    def call() -> None:
+        clock.now += 1.0
+
+    (times,) = interleaved([call], clock, before=flush)
+    assert times == (1.0,) * ROUNDS
+    assert clock.now == 2 * (WARM_UP + ROUNDS) * 101.0

@@ -17,7 +17,7 @@ from fagen.errors import ArgumentError
 from fagen.ops import reference
 from fagen.ops.reference_gradients import gradients
 from fagen.plan.launch import Shape
-from fagen.spec.model import Problem
+from fagen.spec.model import Problem, Window
 
 INF = math.inf
 
@@ -44,6 +44,24 @@ def test_head_by_head_is_the_reference(layout):
     torch.testing.assert_close(found.lse, lse)
     plain, _ = reference.plain_attention(problem, *inputs)
     assert found.allowed == pytest.approx(reference.allowed_error(problem, plain, out), rel=0.1)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize("mask", ["none", "causal", Window(window=(3, 1))], ids=str)
+def test_long_sequences_a_few_rows_at_a_time_are_the_reference(monkeypatch, layout, mask):
+    problem = Problem(dtype="bf16", head_dim=8, head_dim_v=16, layout=layout, mask=mask)
+    inputs = random_inputs(problem, Shape(2, 9, 13, 4, 2), seed=0, device="cpu")
+    dout = random_like(expected(problem, inputs).out.bfloat16(), seed=1)
+    whole, whole_gradients = expected(problem, inputs), expected_gradients(problem, inputs, dout)
+    monkeypatch.setattr("fagen.bench.expected.SCORES_AT_ONCE", 2 * 13 * 2)
+    found = expected(problem, inputs)
+    torch.testing.assert_close(found.out, whole.out)
+    torch.testing.assert_close(found.lse, whole.lse)
+    assert found.allowed == pytest.approx(whole.allowed, rel=0.2)
+    gradients_found = expected_gradients(problem, inputs, dout)
+    for own, wanted in zip(gradients_found.exact, whole_gradients.exact, strict=True):
+        torch.testing.assert_close(own, wanted)
+    assert gradients_found.allowed == pytest.approx(whole_gradients.allowed, rel=1.0)
 
 
 def test_inputs_have_the_layout_and_depend_on_the_seed():

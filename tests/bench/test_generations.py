@@ -12,7 +12,7 @@ from fagen.bench.generations import ALLOWED, distance, generation_cases, table
 
 def test_cases_are_both_passes_with_a_head_for_every_sm():
     todo = generation_cases("sm_90a")
-    found = {(case.plan.direction, case.mask, case.shape.seqlen_q) for case in todo}
+    found = {(case.mode, case.mask, case.shape.seqlen_q) for case in todo}
     assert len(found) == len(todo) == 8
     assert all(case.shape.batch * case.shape.heads_q >= 128 for case in todo)
 
@@ -27,7 +27,7 @@ def test_table_says_how_much_faster_each_is_than_the_one_before():
     with console.capture() as capture:
         console.print(table([Result(case, ALLOWED, outcomes), Result(case, ALLOWED, unknown)]))
     _, known, lacking, *_ = (line.split() for line in capture.get().splitlines())
-    assert known[:3] == ["forward", "none", "2048"]
+    assert known[:3] == ["fwd", "none", "2048"]
     assert (known[3::3], known[5::3]) == (["6.000", "3.000", "1.000"], ["-", "2.00", "3.00"])
     flops = 4 * 128 * 2048 * 2048 * 128
     assert known[4] == f"{flops / 6e-3 / 1e12:.1f}"

@@ -52,6 +52,32 @@ def test_svg_is_written_where_it_is_asked_for(fagen, v3, tmp_path):
     assert fagen("plan", v3, "--timeline", "--svg", tmp_path / "nowhere" / "t.svg").exit_code == 2
 
 
+def test_html_is_a_page_of_the_passes_and_the_shape_that_are_asked_for(fagen, a100, tmp_path):
+    file = tmp_path / "plan.html"
+    words = ("plan", a100, "--html", file, "--shape", "1,2048,2048,16,16")
+    result = fagen(*words)
+    assert (result.exit_code, result.stdout) == (0, f"wrote {file}\n")
+    text = file.read_text(encoding="utf-8")
+    assert "<h1>Plan of a100_fa2</h1>" in text and "1,2048,2048,16,16" in text
+    assert "Forward: barriers" in text and "Backward: barriers" in text
+    fagen(*words, "--set", "problem.passes=[forward]")
+    assert "Backward" not in file.read_text(encoding="utf-8")
+
+
+def test_html_needs_a_directory_and_a_plan_that_fits(fagen, a100, tmp_path):
+    assert fagen("plan", a100, "--html", tmp_path / "nowhere" / "p.html").exit_code == 2
+    file = tmp_path / "p.html"
+    result = fagen("plan", a100, "--html", file, "--set", "schedule.tile.kv=512")
+    assert result.exit_code == 1 and not file.exists()
+
+
+@pytest.mark.parametrize("other", ["--json", "--timeline"])
+def test_html_is_asked_for_alone(fagen, v3, tmp_path, other):
+    result = fagen("plan", v3, "--html", tmp_path / "p.html", other)
+    assert result.exit_code == 2
+    assert "--html: allowed only without --timeline and --json" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("--timeline", "--json"), ("--svg", "t.svg")], ids=" ".join)
 def test_options_that_would_be_ignored_are_refused(fagen, v3, words):
     result = fagen("plan", v3, *words)

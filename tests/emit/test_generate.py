@@ -58,3 +58,8 @@ def test_compile_commands_name_every_kernel(spec, tmp_path):
     commands = json.loads(generate.compile_commands([spec], tmp_path).read_text())
     assert [command["file"] for command in commands] == [f"a100_fa2/{name}" for name in KERNELS]
     assert all("--cuda-gpu-arch=sm_80" in command["arguments"] for command in commands)
+
+
+def test_the_printed_spec_does_not_say_what_could_be_tuned(tmp_path):
+    spec = load_spec(SPECS / "a100_fa2.yaml").model_copy(update={"tune": {"tile.q": (64, 128)}})
+    assert "tune" not in generate.files(spec)["__init__.py"]

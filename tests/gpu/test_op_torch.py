@@ -1,11 +1,9 @@
-"""The op inside torch: streams, graphs, torch.compile, opcheck, threads, several devices."""
+"""The op inside torch: streams, graphs, torch.compile, opcheck, several devices."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -311,31 +309,6 @@ def test_pinned_to_another_arch(cases: Cases) -> None:
     op = fagen.load(SPECS / "a100_fa2.yaml", {"problem.head_dim": 64}, arch=other)
     with pytest.raises(LaunchError, match=rf"pinned to {other}; .*{own}"):
         op(*cases.inputs(op, 1, 128, 128, 1))
-
-
-def test_first_calls_from_many_threads(cases: Cases) -> None:
-    def own(index: int) -> Any:
-        return cases.op(name=f"thread_{cases.family}_{index % 4}", head_dim=64)
-
-    shared = cases.op(name=f"thread_{cases.family}_shared", head_dim=64)
-    inputs, threads = cases.inputs(shared, 2, 200, 200, 4), 16
-    dout = cases.dout(shared, *inputs)
-    start = threading.Barrier(threads)
-    torch.cuda.synchronize()
-
-    def work(index: int) -> list[Both]:
-        stream = torch.cuda.Stream()
-        start.wait()
-        with torch.cuda.stream(stream):
-            results = [both_passes(op, leaves(inputs), dout) for op in (shared, own(index))]
-        stream.synchronize()
-        return results
-
-    with ThreadPoolExecutor(threads) as pool:
-        results = list(pool.map(work, range(threads), timeout=120))
-    for found in results:
-        for both in found:
-            assert_both(cases, shared, inputs, dout, both)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

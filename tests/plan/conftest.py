@@ -1,10 +1,15 @@
-"""Ways to write a small spec in one line."""
+"""Ways to write a small spec in one line, and plans to be drawn."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from fagen.hw.arch import ARCHES
+from fagen.paths import SPECS
+from fagen.plan.ir import Plan
+from fagen.plan.planner import plans
+from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 
 
@@ -46,3 +51,36 @@ def v3_spec() -> Callable[..., Spec]:
         )
 
     return make
+
+
+# Shipped specs as they are, and changed: other archs, and what none of them has.
+DRAWN = {
+    **{path.stem: (path, {}, None) for path in SPECS.glob("*.yaml")},
+    **{f"a100_fa2_{arch}": (SPECS / "a100_fa2.yaml", {}, arch) for arch in ARCHES},
+    "a100_fa1_sm_120a": (SPECS / "a100_fa1.yaml", {}, "sm_120a"),
+    "cluster": (
+        SPECS / "h200_fa3.yaml",
+        {"schedule.cluster": 2, "schedule.scheduler": "longest_first", "problem.mask": "none"},
+        None,
+    ),
+    "no_turns": (SPECS / "h200_fa3.yaml", {"schedule.roles.math.pingpong": False}, None),
+    "two_ctas": (SPECS / "a100_fa2.yaml", {"schedule.ctas_per_sm": 2, "schedule.tile.q": 64}, None),
+    "spills": (
+        SPECS / "a100_fa2.yaml",
+        {"schedule.tile": {"q": 128, "kv": 96}, "schedule.roles.math.warps": 4, "schedule.allow": ["spills"]},
+        None,
+    ),
+    "packed": (SPECS / "h200_fa3.yaml", {"problem.layout": "thd", "problem.softcap": 50.0}, None),
+    "long_name": (
+        SPECS / "rtx4090_fa2.yaml",
+        {"name": "a_name_of_sixty_four_letters_" + "x" * 35, "problem.deterministic": True},
+        None,
+    ),
+}
+
+
+@pytest.fixture(scope="session", params=sorted(DRAWN))
+def drawn(request: pytest.FixtureRequest) -> tuple[Plan, ...]:
+    """The plans of the passes of a spec of DRAWN."""
+    path, overrides, arch = DRAWN[request.param]
+    return plans(load_spec(path, overrides), arch)

@@ -247,14 +247,17 @@ def test_hbm_never_carries_more_than_the_sms_ask_for(direction, seqlen, heads_kv
     slack = dq_fetch if direction == "backward" else 0  # an atomic add is one passage to L2, two to HBM
     assert evaluate(formula("v2", direction, "HBM"), s) <= asked + slack
     asked = evaluate(formula("v1", direction, "L2"), s)
-    assert evaluate(formula("v1", direction, "HBM"), s) <= asked
+    slack = 4 * s.heads_q * seqlen * s.head_dim * -(-seqlen // s.tile_kv) if direction == "backward" else 0
+    assert evaluate(formula("v1", direction, "HBM"), s) <= asked + slack
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_v1_comes_back_to_what_l2_holds_while_all_ctas_fit_and_to_nothing_beyond(direction):
     at_hbm, at_l2 = (formula("v1", direction, level) for level in ("HBM", "L2"))
     long = replace(H200, batch=9, seqlen_q=8192, seqlen_k=8192, ctas=132)
-    assert evaluate(at_hbm, long) == pytest.approx(evaluate(at_l2, long), rel=1e-3)
+    adds = 4 * 128 * long.batch * long.heads_q * 8192 * -(-8192 // long.tile_kv)  # of dQ, two passages to HBM
+    asked = evaluate(at_l2, long) + (adds if direction == "backward" else 0)
+    assert evaluate(at_hbm, long) == pytest.approx(asked, rel=1e-3)
     short = replace(long, seqlen_q=256, seqlen_k=8192)
     rows = short.batch * short.heads_q * short.seqlen_q
     once = rows * (256 + 512 + 8 + 256 if direction == "forward" else 3 * 256 + 512 + 8 + 256)

@@ -8,7 +8,7 @@ import pytest
 
 from fagen.errors import SpecError
 from fagen.spec.load import load_spec, parse_overrides
-from fagen.spec.model import NAME_LENGTH, Spec
+from fagen.spec.model import NAME_LENGTH, Growth, Spec
 from fagen.spec.read import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 
 MINIMAL = {"name": "tiny", "family": "v2", "arch": "sm_80", "problem": {"dtype": "bf16", "head_dim": 64}}
@@ -359,3 +359,11 @@ def test_parse_overrides_refuses(item: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_overrides([item])
     assert str(caught.value).startswith(message)
+
+
+def test_an_override_by_a_mapping_takes_the_place_of_another_kind_of_mapping():
+    source = {"name": "a", "family": "v3", "arch": "sm_90a", "problem": {"dtype": "bf16", "head_dim": 64},
+              "schedule": {"softmax": {"rescale": {"lazy": 8.0}}, "tile": {"q": 64}}}  # fmt: skip
+    spec = load_spec(source, {"schedule.softmax.rescale": {"growth": 20}, "schedule.tile": {"kv": 96}})
+    assert spec.schedule.softmax.rescale == Growth(growth=20)
+    assert (spec.schedule.tile.q, spec.schedule.tile.kv) == (64, 96)

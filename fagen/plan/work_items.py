@@ -1,0 +1,51 @@
+"""How long work items keep the slots of a device busy: CTAs of a grid, or items that CTAs take one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapreplace
+
+from fagen.plan.order import longest_first
+
+COUNTED = 8_192  # items that are handed out one by one; what comes after them goes on as they did
+
+
+def busy(
+    cost: Callable[[int], float], tiles: int, pairs: int, abreast: int | None, slots: int, in_rounds: bool
+) -> float:
+    """When the last slot is through with the tiles of all (sequence, head) pairs.
+
+    `cost` is that of a tile, by its number; `abreast`: of longest first, None: one pair after another, its
+    tiles in order. In rounds, or whoever is free first takes the next item.
+    """
+    counted = min(pairs, COUNTED // tiles)
+    if not counted:
+        step = -(-tiles // COUNTED)
+        return pairs * step * sum(map(cost, range(0, tiles, step))) / slots
+    costs = [cost(tile) for tile in range(tiles)]
+    handed_out = _in_rounds if in_rounds else _queued
+    return handed_out([costs[i] for i in order(counted, tiles, abreast)], slots) * pairs / counted
+
+
+def order(pairs: int, tiles: int, abreast: int | None) -> list[int]:
+    """The tile of each work item, as templates/include/fagen/sched has them."""
+    if abreast is None:
+        return list(range(tiles)) * pairs
+    return [tile for _, tile in longest_first(pairs, tiles, abreast)]
+
+
+def _in_rounds(costs: Sequence[float], slots: int) -> float:
+    """The longest slot where each round hands out an item per slot, forwards and backwards in turns."""
+    busy = [0.0] * slots
+    for number, first in enumerate(range(0, len(costs), slots)):
+        for place, cost in enumerate(costs[first : first + slots]):
+            busy[place if number % 2 == 0 else -1 - place] += cost
+    return max(busy)
+
+
+def _queued(costs: Sequence[float], slots: int) -> float:
+    """The last end where the slot that is free first gets the next item."""
+    ends = [0.0] * slots
+    for cost in costs:
+        heapreplace(ends, ends[0] + cost)
+    return max(ends)

@@ -1,0 +1,72 @@
+"""What the cost model says about many plans: here, or on all CPUs where that would take long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fagen.errors import PlanError
+from fagen.plan.efficiency import Efficiencies
+from fagen.plan.ir import Plan
+from fagen.plan.launch import Shape
+from fagen.plan.predict import predict
+from fagen.tune.process import Process
+from fagen.tune.space import reason
+from fagen.tune.spread import spread
+
+MANY = 2_000  # plans, about 5 s of one CPU; a process takes a second to start
+TOGETHER = 40  # plans in one piece of work
+PATIENCE = 300.0  # seconds for one
+
+Forecast = float | str  # seconds, or why the plan cannot run on the shape
+
+
+class _Piece(NamedTuple):
+    number: int  # of what it is a piece of
+    plans: Sequence[Plan]
+    shape: Shape
+    efficiencies: Efficiencies
+
+
+def forecasts(
+    asked: Sequence[tuple[Sequence[Plan], Shape]],
+    efficiencies: Efficiencies,
+    step: Callable[[int], object],
+    many: int = MANY,
+) -> list[list[Forecast]]:
+    """Forecasts of each of `asked`, in the order of its plans; `step` is told how many more are done.
+
+    `efficiencies` are a calibrated device's, as `predict` takes them.
+    """
+    pieces = [
+        _Piece(number, plans[first : first + TOGETHER], shape, efficiencies)
+        for number, (plans, shape) in enumerate(asked)
+        for first in range(0, len(plans), TOGETHER)
+    ]
+    cpus = len(os.sched_getaffinity(0)) if sum(len(piece.plans) for piece in pieces) > many else 1
+    found: dict[int, list[Forecast]] = {}
+    processes = [Process(patience=PATIENCE) for _ in range(cpus if cpus > 1 else 0)]
+    try:
+        done = spread(range(len(pieces)), processes, lambda process, i: process.call(_forecast, pieces[i]))
+        for i, forecast in done if processes else ((i, _forecast(piece)) for i, piece in enumerate(pieces)):
+            found[i] = forecast
+            step(len(forecast))
+    finally:
+        for process in processes:
+            process.close()
+    whole: list[list[Forecast]] = [[] for _ in asked]
+    for i, piece in enumerate(pieces):
+        whole[piece.number] += found[i]
+    return whole
+
+
+def _forecast(piece: _Piece) -> list[Forecast]:
+    return [_one(plan, piece.shape, piece.efficiencies) for plan in piece.plans]
+
+
+def _one(plan: Plan, shape: Shape, efficiencies: Efficiencies) -> Forecast:
+    try:
+        return predict(plan, shape, efficiencies).seconds
+    except PlanError as error:  # e.g. a group of query heads that pack_gqa does not take
+        return reason(error)

@@ -1,0 +1,201 @@
+"""A process of its own for work that may crash or hang: watched from outside, ended and started anew.
+
+The work is a function of a module, called with arguments that can be pickled. It tells how far it is (`at`,
+`alive`), so that whoever asked for it knows what a crash or a hang came of.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from fagen.errors import FagenError
+
+START = 180.0  # seconds for a process to come up: imports, a CUDA context
+PATIENCE = 15.0  # seconds without a sign of life after which a process hangs
+SIGNS = 1.0  # seconds between two signs of life
+END = 5.0  # seconds for a process that has hung up to be gone
+
+_spawning = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
+
+
+class Fault(Exception):
+    """A process crashed, hung, or failed as nobody foresaw; `place` is what it was at, if known."""
+
+    def __init__(self, why: str, place: int | None = None):
+        super().__init__(why, place)
+        self.why = why
+        self.place = place
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class Process:
+    """A process that the first call starts, and the first one after its end starts again.
+
+    It ends with the process that made it, and leaves Ctrl-C to that one.
+    """
+
+    def __init__(self, start: Callable[[], object] | None = None, patience: float = PATIENCE):
+        """`start` is called first in every new process; see PATIENCE."""
+        self._start_function = start
+        self._patience = patience
+        self._turn = threading.Lock()
+        self._process: Any = None
+        self._pipe: Connection | None = None
+        self._closed = False
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What `function(*args)` returns there; calls from several threads take turns.
+
+        Raises the FagenError that the function does. Whatever else it raises is a Fault, as are the death and
+        the hang of the process; the next call then has a new one.
+        """
+        with self._turn:
+            if self._closed:
+                raise Fault("was ended")
+            if self._pipe is None:
+                self._start()
+                if self._start_function is not None:
+                    self._ask(START, self._start_function)
+            return self._ask(self._patience, function, *args)
+
+    def close(self) -> None:
+        """End the process for good, whatever it is at."""
+        self._closed = True
+        self._kill()
+
+    def _start(self) -> None:
+        self._pipe, its = _spawning.Pipe()
+        self._process = _spawning.Process(target=_serve, args=(its,), daemon=True)
+        resource_tracker.ensure_running()  # the first start does, and would let the signal through again
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        its.close()
+        if self._closed:
+            self._kill()
+
+    def _ask(self, patience: float, function: Callable[..., Any], *args: Any) -> Any:
+        request = pickle.dumps((function, args))
+        try:
+            answer = self._answer(patience, request)
+        except BaseException:  # Ctrl-C, too: the answer would be taken for that of the next request
+            self._kill()
+            raise
+        if isinstance(answer, _Raised):
+            raise answer.error
+        return answer.value
+
+    def _answer(self, patience: float, request: bytes) -> _Returned | _Raised:
+        place, pipe = None, self._pipe
+        try:
+            if pipe is None:
+                raise EOFError
+            pipe.send_bytes(request)
+            while pipe.poll(patience):
+                message = pipe.recv()
+                if not isinstance(message, _At):
+                    break
+                place = message.place
+            else:
+                raise Fault(f"gave no sign of life for {patience:g} s", place)
+        except (EOFError, OSError):
+            self._process.join(END)
+            raise Fault(_epitaph(self._process.exitcode), place) from None
+        if isinstance(message, Fault):
+            raise Fault(message.why, place)
+        return message
+
+    def _kill(self) -> None:
+        self._pipe = None
+        with suppress(AttributeError, ValueError):  # there is none, or not yet
+            self._process.kill()
+            self._process.join(END)
+
+
+def _epitaph(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"ended its process (exit code {code})"
+    with suppress(ValueError):
+        return f"crashed its process ({signal.Signals(-code).name})"
+    return f"crashed its process (signal {-code})"
+
+
+# What follows runs in the process.
+
+
+class _At(NamedTuple):
+    place: int | None
+
+
+class _Returned(NamedTuple):
+    value: Any
+
+
+class _Raised(NamedTuple):
+    error: FagenError
+
+
+_watcher: Connection | None = None
+_last = _At(None)
+_told = 0.0  # when
+
+
+def at(place: int | None) -> None:
+    """Tell whoever watches this process that it lives and what it is at; where nobody does, nothing."""
+    global _last, _told
+    now = time.monotonic()
+    if _watcher is not None and (place != _last.place or now >= _told + SIGNS):
+        _last, _told = _At(place), now
+        _watcher.send(_last)
+
+
+def alive() -> None:
+    """Tell whoever watches this process that it lives, and is where it was."""
+    at(_last.place)
+
+
+def _serve(watcher: Connection) -> None:
+    global _watcher, _last, _told
+    _watcher = watcher
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            request = watcher.recv_bytes()
+        except EOFError:
+            return
+        _last, _told = _At(None), time.monotonic()
+        watcher.send(_done(request))
+
+
+def _done(request: bytes) -> _Returned | _Raised | Fault:
+    try:
+        function, args = pickle.loads(request)
+        return _Returned(function(*args))
+    except FagenError as error:
+        return _Raised(error)
+    except Fault as fault:
+        return fault
+    except Exception as error:
+        return Fault(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    """Also while the main thread waits for a kernel that hangs."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

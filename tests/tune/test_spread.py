@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from fagen.tune.spread import spread
+
+
+def test_each_takes_the_next_piece_when_it_is_done():
+    """The slow one does one of four, while the fast one does the others."""
+    gate = threading.Event()
+    left = [1, 2, 3]
+
+    def work(worker: str, item: int) -> str:
+        if worker == "slow":
+            gate.wait(10)
+        else:
+            time.sleep(0.05)
+            left.pop()
+            if not left:
+                gate.set()
+        return worker
+
+    found = list(spread(range(4), ["slow", "fast"], work))
+    assert sorted(item for item, _ in found) == [0, 1, 2, 3]
+    assert [worker for _, worker in found] == ["fast"] * 3 + ["slow"]
+
+
+def test_what_work_raises_ends_it():
+    def work(worker: None, item: int) -> int:
+        if item == 1:
+            raise KeyError(item)
+        return item
+
+    found = spread([0, 1, 2], [None], work)
+    assert next(found) == (0, 0)
+    with pytest.raises(KeyError):
+        next(found)
+    assert list(found) == []
+
+
+def test_what_nobody_asks_for_is_left_undone():
+    done: list[int] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    def work(worker: None, item: int) -> int:
+        if item == 1:
+            begun.set()
+            gate.wait(10)
+        done.append(item)
+        return item
+
+    first = spread([0, 1, 2], [None], work)
+    next(first)
+    assert begun.wait(10)
+    first.close()
+    gate.set()
+    time.sleep(0.1)
+    assert done == [0, 1]
+
+
+def test_nothing_to_do():
+    assert list(spread([], [None], lambda worker, item: item)) == []

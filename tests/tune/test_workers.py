@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import fake_work
+import pytest
+from fake_work import KIND, SHAPE, WORK, batch, spec
+
+from fagen.errors import TuneError
+from fagen.tune.gpu import LocalCompiler, LocalGpu
+from fagen.tune.job import Timing
+from fagen.tune.workers import Crew
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    """A GPU, and a compiler."""
+    with Crew([LocalGpu(0, WORK, patience=1)], [LocalCompiler(WORK)]) as made:
+        yield made
+
+
+def test_a_crew_knows_its_gpus(crew):
+    assert (crew.kind, crew.gpus) == (KIND, 1)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "problem"),
+    [
+        ("exits", "ended its process"),
+        ("crashes", "SIGSEGV"),
+        ("hangs", "no sign of life"),
+        ("loses", "illegal memory access"),
+    ],
+)
+def test_a_variant_that_faults_is_named_and_spoils_no_other(crew, faulty, problem):
+    asked = batch("fine", faulty, "good")
+    ((answered, timings),) = crew.time([asked])
+    assert answered is asked
+    first, fault, last = timings
+    assert problem in fault.problem and fault.seconds == ()
+    assert (first, last) == (Timing((0.0,) * 3), Timing((1.0,) * 3))  # two in a new batch
+
+
+def test_all_may_fault(crew):
+    ((_, timings),) = crew.time([batch("exits", "exits_too")])
+    assert all("exit code 3" in timing.problem for timing in timings)
+
+
+def test_what_is_wrong_with_a_whole_batch_is_wrong_with_each(crew):
+    ((_, timings),) = crew.time([batch("fine", "refused")])
+    assert [timing.problem for timing in timings] == ["spills 8 bytes"] * 2
+
+
+def test_builds_tell_what_is_wrong(crew):
+    specs = [spec(name) for name in ("fine", "refused", "crashes", "good")]
+    assert dict((own.name, problem) for own, problem in crew.build(specs, "forward")) == {
+        "fine": "",
+        "refused": "spills 8 bytes",
+        "crashes": "crashed its process (SIGSEGV)",
+        "good": "",
+    }
+
+
+def test_a_check_tells_what_is_wrong_or_how_it_faulted(crew):
+    assert crew.check(spec("fine"), SHAPE, "forward") == ""
+    assert crew.check(spec("wrong"), SHAPE, "forward") == "out: error 1"
+    assert "SIGSEGV" in crew.check(spec("crashes"), SHAPE, "forward")
+    assert crew.check(spec("fine"), SHAPE, "forward") == ""
+
+
+def test_batches_are_spread_over_the_gpus_that_are_alike(caplog):
+    work = replace(WORK, kind=fake_work.kind_by_index, time=fake_work.time_where)
+    with caplog.at_level(logging.WARNING, "fagen"), Crew([LocalGpu(i, work) for i in range(3)], []) as crew:
+        assert crew.gpus == 2
+        found = [timings[0].seconds[0] for _, timings in crew.time([batch("fine")] * 4)]
+    assert sorted(found) == [0, 0, 1, 1]
+    assert "1 GPU(s) left out: gpu another GPU (here a GPU)" in caplog.text
+
+
+def test_a_gpu_that_cannot_be_worked_on_is_an_error():
+    work = replace(WORK, start=fake_work.no_start)
+    with pytest.raises(TuneError, match=r"GPU 5: .* finds no driver"):
+        Crew([LocalGpu(5, work)], [])
