@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from fagen.bench.modes import MODES
 from fagen.bench.shapes import NamedShape
-from fagen.errors import PlanError, SpecError
+from fagen.errors import ArgumentError, PlanError, SpecError
 from fagen.plan import io
 from fagen.plan.formulas import formula
 from fagen.plan.ir import Plan
@@ -105,8 +106,11 @@ def cases(
 ) -> tuple[list[Case], list[Refusal]]:
     """Every spec at each of its shapes in each of `modes`, and what its schedule or family does not fit.
 
-    Raises PlanError where a spec fits `arch` at none.
+    Raises PlanError where a spec fits `arch` at none, ArgumentError where two have the same name.
     """
+    specs = list(specs)
+    if twice := [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]:
+        raise ArgumentError(f"SPEC: {twice[0]} is given twice; allowed: specs whose `name` differs")
     found: list[Case] = []
     refused: list[Refusal] = []
     for spec in specs:
@@ -129,7 +133,9 @@ def _case(spec: Spec, named: NamedShape, mode: str, arch: str) -> Case:
     if missing := [name for name in MODES[mode] if name not in shaped.problem.passes]:
         raise PlanError(f"problem.passes has no {missing[0]}, which mode {mode} needs")
     plans = tuple(plan(shaped, arch, direction) for direction in MODES[mode])
-    return Case(spec.name, mode, named.name, named.shape, plans)
+    case = Case(spec.name, mode, named.name, named.shape, plans)
+    _ = case.predictions  # raises PlanError where the shape is too large to be launched
+    return case
 
 
 def mask_in_words(problem: Problem) -> str:

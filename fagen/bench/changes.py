@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from fagen.bench.compare import OURS
+from fagen.bench.compare import is_ours
 from fagen.bench.document import Document, identity
 
 # Medians of one kernel differ by this much from run to run, whatever the spread within a run is.
@@ -34,7 +34,7 @@ class Change:
     @property
     def is_worse(self) -> bool:
         """Whether it is one of ours, and slower or gone."""
-        return self.verdict != FASTER and self.contender.startswith(OURS)
+        return self.verdict != FASTER and is_ours(self.contender)
 
 
 @dataclass(frozen=True)

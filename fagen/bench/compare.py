@@ -18,6 +18,11 @@ DETERMINISTIC = "fagen deterministic"  # the op with problem.deterministic
 Call = Callable[[], Any]
 
 
+def is_ours(name: str) -> bool:
+    """Whether a contender is the op, in one of its modes; else it is a peer."""
+    return name.startswith(OURS)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one contender did in one case."""
@@ -68,8 +73,9 @@ def compare(
     """Set up and check each contender, then time those that are right, `rounds` times (see bench.clock).
 
     What a contender keeps between its calls counts to its memory, e.g. what its forward saves for a backward.
+    One that fails, also while it is timed, does not stop the others.
     """
-    calls: dict[str, Call] = {}
+    calls: dict[str, _Watched] = {}
     outcomes: dict[str, Outcome] = {}
     for name, set_up in contenders.items():
         try:
@@ -78,12 +84,32 @@ def compare(
             outcomes[name] = Outcome(problem=f"cannot run: {_first_line(failure)}")
         else:
             if not outcomes[name].problem:
-                calls[name] = call
+                calls[name] = _Watched(call)
             del call  # what a wrong one holds
         allocator.release()
-    for name, seconds in zip(calls, interleaved(list(calls.values()), clock, rounds), strict=True):
-        outcomes[name] = replace(outcomes[name], seconds=seconds)
+    times = interleaved(list(calls.values()), clock, rounds)
+    for (name, call), seconds in zip(calls.items(), times, strict=True):
+        if call.problem:
+            outcomes[name] = replace(outcomes[name], problem=call.problem)
+        else:
+            outcomes[name] = replace(outcomes[name], seconds=seconds)
     return Result(case, check.allowed, outcomes)
+
+
+@dataclass
+class _Watched:
+    """A call that keeps what it raises to itself, and does nothing any more after that."""
+
+    call: Call
+    problem: str = ""
+
+    def __call__(self) -> None:
+        if self.problem:
+            return
+        try:
+            self.call()
+        except Exception as failure:
+            self.problem = f"cannot run again: {_first_line(failure)}"
 
 
 def _checked(set_up: Callable[[], Call], check: Check, allocator: Allocator) -> tuple[Outcome, Call]:

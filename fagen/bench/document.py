@@ -10,16 +10,52 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
+from pydantic import BaseModel, Field, ValidationError
+
 from fagen.bench.case import FLOPS, Case, Refusal
 from fagen.bench.clock import ROUNDS
 from fagen.bench.compare import Outcome, Result
 from fagen.bench.summary import summaries
 from fagen.errors import ArgumentError, shown
+from fagen.spec.model import Problem
 
 FORMAT = "fagen bench 1"
 SIZES = ("batch", "seqlen_q", "seqlen_k", "heads_q", "heads_kv")
 
+LEFT_OUT: dict[str, Any] = Problem.model_construct().model_dump(mode="json")  # what a problem has then
+
 Document = Mapping[str, Any]
+
+
+class _Timed(BaseModel):
+    """A contender's part of a document, as far as another run is compared with it."""
+
+    median_us: float = Field(gt=0, allow_inf_nan=False)
+    quartiles_us: tuple[float, float, float]
+
+
+class _NotTimed(BaseModel):
+    """The same of one that was not timed."""
+
+    median_us: None
+
+
+class _OldCase(BaseModel):
+    """A case's part of a document, likewise."""
+
+    spec: str
+    mode: str
+    shape_name: str
+    problem: dict[str, Any]
+    shape: dict[str, int]
+    contenders: dict[str, _Timed | _NotTimed]
+
+
+class _OldDocument(BaseModel):
+    """A document, likewise."""
+
+    machine: dict[str, str]
+    cases: list[_OldCase]
 
 
 def to_json(
@@ -48,7 +84,7 @@ def to_json(
 def read(path: Path) -> Document:
     """A document that `to_json` has made. Raises ArgumentError for anything else, also of another format."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # ValueError: no JSON, or no UTF-8
         raise ArgumentError(
             f"{path}: cannot be read: {error}; allowed: a file of `fagen bench --json`"
@@ -58,6 +94,15 @@ def read(path: Path) -> Document:
         raise ArgumentError(
             f"{path}: format is {shown(str(version))}; allowed: {shown(FORMAT)}, of `fagen bench --json`"
         )
+    try:
+        _OldDocument.model_validate(found)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise ArgumentError(
+            f"{path}: is damaged: {where}: {wrong['msg']}; allowed: a file of `fagen bench --json` as it was "
+            "written"
+        ) from error
     return found
 
 
@@ -73,8 +118,12 @@ def check_in_common(old: Document, todo: Iterable[Case]) -> None:
 
 
 def identity(case: Mapping[str, Any]) -> str:
-    """What two documents' cases of the same work have in common."""
-    problem = {key: value for key, value in case["problem"].items() if key != "passes"}
+    """What two documents' cases of the same work have in common.
+
+    Keys that a document's problem does not have, because they came later, are as a spec has them that leaves
+    them out.
+    """
+    problem = {key: value for key, value in (LEFT_OUT | case["problem"]).items() if key != "passes"}
     return json.dumps([case["spec"], case["mode"], problem, case["shape"]], sort_keys=True)
 
 

@@ -149,7 +149,12 @@ def _in_rows(
 
 
 def largest_difference(found: Tensor, exact: Tensor) -> float:
-    """Largest absolute difference; 0 where both are the same infinity, NaN if either is NaN."""
+    """Largest absolute difference; 0 where both are the same infinity, NaN if either is NaN.
+
+    Raises ArgumentError where `found` has other sizes.
+    """
+    if found.shape != exact.shape:
+        raise ArgumentError(f"result: is {(*found.shape,)}; allowed: {(*exact.shape,)}")
     if exact.numel() == 0:
         return 0.0
     found = found.to(exact.dtype)

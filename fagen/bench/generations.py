@@ -105,6 +105,8 @@ def table(results: Sequence[Result]) -> Table:
 
 def main() -> None:
     """Time all cases on device 0, print the table, what could not run, and the models' reasons."""
+    if sys.argv[1:]:
+        sys.exit("usage: python -m fagen.bench.generations")
     try:
         results = [run(case, CudaClock(), CudaAllocator()) for case in generation_cases(arch_of_device(0))]
     except FagenError as error:

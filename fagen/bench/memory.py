@@ -107,8 +107,11 @@ def table(curves: Mapping[str, Curve]) -> Table:
 
 def main() -> None:
     """Measure all contenders, print the table and write the file named on the command line."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: python -m fagen.bench.memory FILE")
+    file = Path(sys.argv[1])
+    if not file.parent.is_dir():
+        sys.exit(f"error: {file}: there is no directory {file.parent}")
     try:
         arch_of_device(0)
         curves: dict[str, Curve] = {}
@@ -118,7 +121,7 @@ def main() -> None:
     except FagenError as error:
         sys.exit(f"error: {error}")
     Console(width=160).print(table(curves))
-    Path(sys.argv[1]).write_text(json.dumps(to_json(curves, machine()), indent=2) + "\n")
+    file.write_text(json.dumps(to_json(curves, machine()), indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from fagen.bench import table
 from fagen.bench.compare import Result
 from fagen.bench.document import Document
+from fagen.errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,10 @@ class Files:
     html: Path | None = None
 
     def check(self) -> None:
-        """Raises FagenError where what a report needs is not installed."""
+        """Raises FagenError where two reports have one file, or what a report needs is not installed."""
+        files = [file.resolve() for file in (self.json, self.markdown, self.html) if file]
+        if twice := [file for file in files if files.count(file) > 1]:
+            raise ArgumentError(f"{twice[0]}: is given for several reports; allowed: a file for each")
         if self.html:
             from fagen.bench.html.plots import check_installed  # matplotlib, which is an extra
 
@@ -30,9 +34,10 @@ class Files:
     def write(self, document: Document, results: Sequence[Result]) -> None:
         """All reports of one run; the JSON document, from which the others can be made again, first."""
         if self.json:
-            self.json.write_text(json.dumps(document, indent=2) + "\n")
+            self.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if self.markdown:
-            self.markdown.write_text(table.markdown(results, document["machine"], document["peers"]))
+            text = table.markdown(results, document["machine"], document["peers"])
+            self.markdown.write_text(text, encoding="utf-8")
         if self.html:
             from fagen.bench.html.report import report
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fagen.bench.case import FLOPS
 from fagen.bench.clock import ROUNDS
-from fagen.bench.compare import DETERMINISTIC, OURS, Result
+from fagen.bench.compare import DETERMINISTIC, OURS, Result, is_ours
 from fagen.bench.summary import contenders, summaries
 
 NOTHING = "-"
@@ -86,7 +86,7 @@ def _figures(results: Sequence[Result]) -> Iterator[Column]:
     yield Column("plan", lambda result: _rounded(result.case.predicted_tflops))
     for peer in peers:
         yield Column(peer, lambda result, peer=peer: _rounded(result.tflops(peer)))
-    if any(map(_is_peer, peers)):
+    if not all(map(is_ours, peers)):
         yield Column(BEST, lambda result: _number(_against_the_best(result), ".3f"))
 
 
@@ -96,13 +96,8 @@ def _milliseconds(result: Result) -> float | None:
 
 
 def _against_the_best(result: Result) -> float | None:
-    ratios = (result.ratio(name) for name in filter(_is_peer, result.outcomes))
+    ratios = (result.ratio(name) for name in result.outcomes if not is_ours(name))
     return min((ratio for ratio in ratios if ratio), default=None)
-
-
-def _is_peer(name: str) -> bool:
-    """Not one of the op's own modes."""
-    return not name.startswith(OURS)
 
 
 def _head_dims(result: Result) -> str:
@@ -112,8 +107,8 @@ def _head_dims(result: Result) -> str:
 
 
 def _rounded(tflops: float | None) -> str:
-    """Whole numbers, and decode's, which are small, with a digit more."""
-    return _number(tflops, ".0f" if tflops is None or tflops >= 100 else ".1f")
+    """Whole numbers, and decode's, which are small, with a digit more; two digits of what is less than 1."""
+    return _number(tflops, ".0f" if tflops is None or tflops >= 100 else ".1f" if tflops >= 1 else ".2g")
 
 
 def _number(value: float | None, form: str) -> str:

@@ -115,11 +115,11 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 
 def parse_seqlens(text: str) -> tuple[int, ...]:
-    """`2048,8192` as lengths. Raises `typer.BadParameter` for anything but whole numbers from 1."""
+    """`2048,8192` as lengths, each once. Raises `typer.BadParameter` for all but whole numbers from 1."""
     numbers = [part.strip() for part in text.split(",")]
     if not all(number.isdecimal() and int(number) for number in numbers):
         raise typer.BadParameter(f"{text}: want whole numbers from 1, e.g. 2048,8192", param_hint="--seqlens")
-    return tuple(map(int, numbers))
+    return tuple(dict.fromkeys(map(int, numbers)))
 
 
 def shapes_of(file: Path | None, seqlens: str | None) -> Callable[[Spec], Sequence[NamedShape]]:
@@ -141,7 +141,7 @@ def _report(
     """Print and write what was found; whether something of ours failed, or is slower than in `old`."""
     from fagen.bench import document, machine
     from fagen.bench.changes import changes_table, compared
-    from fagen.bench.compare import OURS
+    from fagen.bench.compare import is_ours
     from fagen.bench.peers.installed import versions
     from fagen.bench.summary import failures, summaries
     from fagen.bench.table import terminal_table
@@ -153,7 +153,9 @@ def _report(
         typer.echo(str(summary))
     found = document.to_json(results, refused, machine.machine(), versions())
     files.write(found, results)
-    is_worse = any(result.outcomes[OURS].problem for result in results)
+    is_worse = any(
+        outcome.problem for result in results for name, outcome in result.outcomes.items() if is_ours(name)
+    )
     if old:
         changes = compared(old, found)
         for difference in changes.machines:

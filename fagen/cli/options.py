@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,8 +39,12 @@ def parse_shape(text: str | Shape) -> Shape:
 
 def in_a_directory(path: Path | None) -> Path | None:
     """Raises `typer.BadParameter` before the work whose results could not be written to `path`."""
-    if path and not path.parent.is_dir():
+    if path is None:
+        return None
+    if not path.parent.is_dir():
         raise typer.BadParameter(f"{path}: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{path}: may not be written; allowed: a file that may")
     return path
 
 

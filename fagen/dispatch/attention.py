@@ -12,7 +12,7 @@ from fagen.dispatch.explanation import Explanation
 from fagen.dispatch.lookup import op_for
 from fagen.dispatch.problem import Mask, request_of
 from fagen.dispatch.traced import traced
-from fagen.ops.checks import check_are_tensors
+from fagen.ops.checks import check_are_tensors, check_dropout, check_scale
 
 
 @overload
@@ -128,6 +128,8 @@ def explain(
     request = request_of(
         q, k, v, packing, mask, softcap, dropout_p != 0, layout, deterministic, _trains(q, k, v)
     )
+    check_scale(request.problem, scale)
+    check_dropout(request.problem, dropout_p)
     return Explanation(choice_of(request), request.shape)
 
 

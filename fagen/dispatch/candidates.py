@@ -49,11 +49,12 @@ def candidates(
     """
     own = [] if tuned is None else [_planned("tuned", tuned, request.problem, target)]
     found: list[Candidate] = []
+    calibrated = efficiencies(target.product)
     untuned = _untuned(request.problem, target)  # type: ignore[arg-type] # a frozen model has a hash
     for one in (*own, *untuned):
         twin = next((other for other in found if _same_kernels(one, other)), None)
         refused = replace(one, refusal=f"the same kernels as {twin.name}") if twin else one
-        found.append(_timed(refused, request.passes, shape, efficiencies(target.product)))
+        found.append(_timed(refused, request.passes, shape, calibrated))
     return tuple(found)
 
 

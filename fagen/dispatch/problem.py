@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -25,6 +26,11 @@ WINDOWS: dict[str, Window] = {"none": (None, None), "causal": (None, 0)}
 
 UNPACKED = (None,) * len(Packing._fields)
 _NAMES = {getattr(torch, dtype.torch): dtype.name for dtype in DTYPES.values()}
+_ALLOWED = {
+    "softcap": "a positive float, or None",
+    "layout": "bshd, bhsd, thd, or None",
+    "deterministic": "True, False, or None for torch's own setting",
+}
 _MASKS = {window: name for name, window in WINDOWS.items()}
 
 
@@ -67,6 +73,9 @@ def request_of(
     layout = ("thd" if is_packed else "bshd") if layout is None else layout
     dim, dim_v = (x.shape[-1] if x.dim() else 0 for x in (q, v))
     window = tuple(None if side is None else int(side) for side in window_of(mask))
+    for name, value in {"softcap": softcap, "layout": layout, "deterministic": deterministic}.items():
+        if not (value is None or isinstance(value, str | Real)):
+            raise ArgumentError(f"{name}: is a {type(value).__name__}; allowed: {_ALLOWED[name]}")
     problem = _problem(_NAMES[q.dtype], int(dim), int(dim_v), layout, window, softcap, dropout, deterministic)
     if not is_packed and packing != UNPACKED:
         refuse_packing(problem, packing)

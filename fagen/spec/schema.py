@@ -125,6 +125,8 @@ def _allowed(schema: Schema) -> str:
             else:
                 low = f"from {schema['minimum']:g}"
             return f"{kind} {low} to {schema['maximum']:.10g}"
+        case "boolean":
+            return "true, false"
         case "string":
             return schema["patternErrorMessage"]
         case "array":

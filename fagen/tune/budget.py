@@ -14,18 +14,27 @@ class Budget:
 
     end: float = math.inf
     clock: Callable[[], float] = time.monotonic
+    seconds: float = math.inf  # all of it, when it began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self.end - self.clock())
 
     @property
     def is_spent(self) -> bool:
         """Whether the time is over."""
-        return self.clock() >= self.end
+        return not self.left
 
     def part(self, share: float) -> Budget:
         """The first `share` of what is left."""
-        now = self.clock()
-        return Budget(now + share * max(0.0, self.end - now), self.clock)
+        seconds = share * self.left
+        return Budget(self.clock() + seconds, self.clock, seconds)
+
+
+ENDLESS = Budget()
 
 
 def starting_now(seconds: float | None) -> Budget:
     """That many seconds from now on; None: as long as it takes."""
-    return Budget() if seconds is None else Budget(time.monotonic() + seconds)
+    return ENDLESS if seconds is None else Budget(time.monotonic() + seconds, seconds=seconds)

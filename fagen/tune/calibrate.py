@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from math import exp, log, sqrt
 
-from fagen.errors import TuneError
+from fagen.errors import PlanError, TuneError
 from fagen.plan.efficiency import SHIPPED, Efficiency, pass_name
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
@@ -97,7 +98,10 @@ def calibrate(
 
 
 def _by_pass(records: Iterable[Record], gpu: str) -> dict[str, list[_Measured]]:
-    """What was measured of each pass: of the same kernels on the same shape the one with the most rounds."""
+    """What was measured of each pass: of the same kernels on the same shape the one with the most rounds.
+
+    What is planned no more is left out.
+    """
     best: dict[tuple[str, Shape, str], Record] = {}
     for record in records:
         key = record.kernels, record.shape, record.direction
@@ -105,8 +109,10 @@ def _by_pass(records: Iterable[Record], gpu: str) -> dict[str, list[_Measured]]:
             best[key] = record
     passes = defaultdict(list)
     for record in best.values():
-        planned = plan(record.spec, None, record.direction)
-        passes[pass_name(planned)].append(_Measured(planned, record.shape, record.seconds))
+        with suppress(PlanError):  # of an earlier fagen, whose planner took it
+            planned = plan(record.spec, None, record.direction)
+            predict(planned, record.shape)
+            passes[pass_name(planned)].append(_Measured(planned, record.shape, record.seconds))
     return passes
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
 from fagen.compile.cache import default_root
@@ -44,14 +45,16 @@ def efficiencies(gpu: str, root: Path | None = None) -> Efficiencies:
     A file that is damaged or of another version is ignored, with a line in the log.
     """
     root = root or calibration_root()
-    path = _path(root, gpu) if root else None
-    if path is None or not path.is_file():
+    if root is None:
         return {}
+    path = _path(root, gpu)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:
             raise ValueError(f"its version is {data['version']}, not {VERSION}")
         return {name: _efficiency(name, fit["efficiency"]) for name, fit in data["fits"].items()}
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         _log.warning("calibration %s ignored: %s", path, error)
         return {}
@@ -59,8 +62,8 @@ def efficiencies(gpu: str, root: Path | None = None) -> Efficiencies:
 
 def _efficiency(name: str, numbers: dict[str, float]) -> Efficiency:
     kind = type(SHIPPED[name])
-    if not all(isinstance(value, int | float) and value > 0 for value in numbers.values()):
-        raise ValueError(f"{name} has numbers that are not above 0")
+    if not all(isinstance(value, int | float) and 0 < value < inf for value in numbers.values()):
+        raise ValueError(f"{name} has numbers that are not above 0 and finite")
     if set(numbers) != set(asdict(SHIPPED[name])):
         raise ValueError(f"{name} has other numbers than this version of fagen")
     return kind(**numbers)

@@ -72,9 +72,9 @@ class _RayGpu:
         """See `workers.Gpu`."""
         return _get(self._actor.kind.remote())
 
-    def time(self, batch: Batch) -> tuple[Timing, ...]:
+    def time(self, batch: Batch, seconds: float) -> tuple[Timing, ...]:
         """See `workers.Gpu`."""
-        return _get(self._actor.time.remote(batch))
+        return _get(self._actor.time.remote(batch, seconds))
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
         """See `workers.Gpu`."""
@@ -99,6 +99,8 @@ class _RayCompiler:
             problem = ray.get(self._running)
         except ray.exceptions.WorkerCrashedError:
             return "crashed the compiler"
+        except ray.exceptions.RayError as error:  # what nobody foresaw
+            return f"failed: {str(error).strip().splitlines()[-1]}"
         for actor in self._actors:
             actor.keep.remote(spec, arch, direction, program)
         return problem

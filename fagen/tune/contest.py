@@ -75,7 +75,7 @@ class Contest:
         self._journal.append(records)
         self._latest |= {one.kernels: one for one in records if one.reference == self._reference}
         for key, timing in timed.items():
-            if not timing.seconds:
+            if timing.problem:
                 self._drop(key, timing.problem)
 
     def halve(self) -> None:

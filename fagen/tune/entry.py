@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from fagen.plan.ir import Tiling
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
@@ -50,11 +52,15 @@ class Entry:
     feasible: int
     rank: int = 0  # see `outcome.Winner`; 0: not known
     measured: str = ""  # the day, "2026-11-30"
+    budget: float | None = None  # seconds that cut it short; None: nothing did
 
     @property
     def bucket(self) -> Shape:
         """The shapes that it is an answer for."""
         return bucket(self.shape)
+
+
+_SHAPE, _WHERE = TypeAdapter(Shape), TypeAdapter(Where)
 
 
 def bucket(shape: Shape) -> Shape:
@@ -108,18 +114,30 @@ def from_json(data: Mapping[str, Any]) -> Entry:
 
     Raises ValueError, KeyError, TypeError, AttributeError or SpecError for what it did not make.
     """
-    sizes: dict[str, Any] = {
-        name: None if size is None else int(size) for name, size in data["shape"].items()
-    }
     return Entry(
         **{
             **data,
             "problem": load_spec({**data["spec"], "problem": data["problem"]}).problem,
-            "shape": Shape(**sizes),
-            "where": Where(**data["where"]),
+            "shape": shape_of(data["shape"]),
+            "where": _WHERE.validate_python(data["where"]),
             "spec": load_spec(data["spec"]),
             "tiling": Tiling(**data["tiling"]),
-            "seconds": float(data["seconds"]),
-            "beat_seconds": float(data["beat_seconds"]),
+            "seconds": duration(data["seconds"]),
+            "beat_seconds": duration(data["beat_seconds"]),
         }
     )
+
+
+def shape_of(data: Any) -> Shape:
+    """The shape that a file has. Raises ValueError."""
+    shape = _SHAPE.validate_python(data)
+    if min(shape.batch, shape.heads_q, shape.heads_kv) < 1 or shape.heads_q % shape.heads_kv:
+        raise ValueError(f"{shape} is no shape")
+    return shape
+
+
+def duration(seconds: Any) -> float:
+    """The time that a file has for something. Raises ValueError or TypeError."""
+    if not 0 < float(seconds) < math.inf:
+        raise ValueError(f"{seconds} s; allowed: more than 0")
+    return float(seconds)

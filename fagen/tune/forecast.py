@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fagen.errors import PlanError
+from fagen.errors import PlanError, TuneError
 from fagen.plan.efficiency import Efficiencies
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
 from fagen.plan.predict import predict
-from fagen.tune.process import Process
+from fagen.tune.process import Fault, Process
 from fagen.tune.space import reason
 from fagen.tune.spread import spread
 
@@ -37,7 +37,7 @@ def forecasts(
 ) -> list[list[Forecast]]:
     """Forecasts of each of `asked`, in the order of its plans; `step` is told how many more are done.
 
-    `efficiencies` are a calibrated device's, as `predict` takes them.
+    `efficiencies` are a calibrated device's, as `predict` takes them. Raises TuneError where a process ends.
     """
     pieces = [
         _Piece(number, plans[first : first + TOGETHER], shape, efficiencies)
@@ -48,7 +48,7 @@ def forecasts(
     found: dict[int, list[Forecast]] = {}
     processes = [Process(patience=PATIENCE) for _ in range(cpus if cpus > 1 else 0)]
     try:
-        done = spread(range(len(pieces)), processes, lambda process, i: process.call(_forecast, pieces[i]))
+        done = spread(range(len(pieces)), processes, lambda process, i: _elsewhere(process, pieces[i]))
         for i, forecast in done if processes else ((i, _forecast(piece)) for i, piece in enumerate(pieces)):
             found[i] = forecast
             step(len(forecast))
@@ -59,6 +59,13 @@ def forecasts(
     for i, piece in enumerate(pieces):
         whole[piece.number] += found[i]
     return whole
+
+
+def _elsewhere(process: Process, piece: _Piece) -> list[Forecast]:
+    try:
+        return process.call(_forecast, piece)
+    except Fault as fault:
+        raise TuneError(f"predicting: what was to do it {fault}") from fault
 
 
 def _forecast(piece: _Piece) -> list[Forecast]:

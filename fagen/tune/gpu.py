@@ -8,6 +8,7 @@ from functools import partial
 from fagen.errors import FagenError, TuneError
 from fagen.plan.launch import Shape
 from fagen.spec.model import Spec
+from fagen.tune.budget import starting_now
 from fagen.tune.job import Batch, Kind, Timing
 from fagen.tune.process import PATIENCE, Fault, Process
 from fagen.tune.workers import Work
@@ -31,13 +32,15 @@ class LocalGpu:
         except Fault as fault:
             raise TuneError(f"GPU {self._index}: what was to work on it {fault}") from fault
 
-    def time(self, batch: Batch) -> tuple[Timing, ...]:
+    def time(self, batch: Batch, seconds: float) -> tuple[Timing, ...]:
         """See `workers.Gpu`. Where a variant faults, the others are timed again without it."""
+        budget = starting_now(seconds)
         left = dict(enumerate(batch.specs))
         found: dict[int, Timing] = {}
-        while left:
+        while left and not (found and budget.is_spent):
+            rest = replace(batch, specs=tuple(left.values()))
             try:
-                timings = self._process.call(self._work.time, replace(batch, specs=tuple(left.values())))
+                timings = self._process.call(self._work.time, rest, budget=budget)
                 found |= dict(zip(left, timings, strict=True))
                 break
             except Fault as fault:
@@ -47,7 +50,7 @@ class LocalGpu:
             except FagenError as error:
                 found |= dict.fromkeys(left, Timing(problem=str(error)))
                 break
-        return tuple(found[i] for i in range(len(batch.specs)))
+        return tuple(found.get(i, Timing()) for i in range(len(batch.specs)))
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
         """See `workers.Gpu`."""

@@ -37,8 +37,14 @@ def page(outcomes: Sequence[Outcome], records: Iterable[Record], where: Where) -
     sections = [
         Section("Winners", table((*report.TEXTS, *report.NUMBERS), rows) if rows else "", WINNERS),
         Section("Predicted against measured", plots if panels else "", TIMED),
-        Section("Refused", _list(report.refusals(outcomes)), "What the rules and the planner refused."),
-        Section("Left out", _list(report.failures(outcomes)), "What was not built, not run or not right."),
+        Section(
+            "Refused", _list("refused", report.refusals(outcomes)), "What the rules and the planner refused."
+        ),
+        Section(
+            "Left out",
+            _list("left out", report.failures(outcomes)),
+            "What was not built, not run or not right.",
+        ),
     ]
     machine = f"{where.gpu}, driver {where.driver}, NVRTC {where.nvrtc}"
     return render("What tuning found", [section for section in sections if section.html], machine)
@@ -74,6 +80,7 @@ def _pair(record: Record, outcome: Outcome) -> Pair:
     return Pair(record.predicted * 1e6, record.seconds * 1e6, label, name, record.spec.family)
 
 
-def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+def _list(heading: str, lines: Iterable[str]) -> str:
+    """Markup; the heading that each line begins with on a terminal stands above them all."""
+    items = "".join(f"<li>{escape(line.removeprefix(f'{heading}: '))}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from fagen.plan.launch import Shape
 from fagen.spec.model import Spec
+from fagen.tune.budget import ENDLESS, Budget
 from fagen.tune.store import Where
 
 
@@ -29,8 +30,9 @@ class Batch:
 class Timing:
     """What came of one variant in a batch."""
 
-    seconds: tuple[float, ...] = ()  # on the device, one per round; empty where there is a problem
-    problem: str = ""  # why it was not timed: it was not built, not launched, crashed its process or hung it
+    seconds: tuple[float, ...] = ()  # on the device, one per round; empty where it was not timed
+    problem: str = ""  # why it was not timed: it was not built, not launched, crashed its process or hung it;
+    # with neither, time was up
 
 
 class Kind(NamedTuple):
@@ -46,17 +48,23 @@ class Workers(Protocol):
     kind: Kind
     gpus: int
 
-    def build(self, specs: Sequence[Spec], direction: str) -> Iterator[tuple[Spec, str]]:
+    def build(
+        self, specs: Sequence[Spec], direction: str, budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Spec, str]]:
         """Compile a pass of each spec, many at a time, so that no GPU waits for it.
 
-        Yields the specs as they are done, each with what is wrong with it; "": nothing.
+        Yields the specs as they are done, each with what is wrong with it; "": nothing. Where there is one
+        it waits for no more when `budget` is over.
         """
         ...
 
-    def time(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
+    def time(
+        self, batches: Sequence[Batch], budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
         """Time the batches, spread over all GPUs; yields them as they are done, with a timing per spec.
 
-        A variant that cannot be timed has a problem in words and spoils no other's timing.
+        A variant that cannot be timed has a problem in words and spoils no other's timing, unless `budget` is
+        over when it comes up.
         """
         ...
 

@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from fagen.errors import SpecError
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
-from fagen.tune.entry import Where
+from fagen.tune.atomic import naming
+from fagen.tune.entry import Where, duration, shape_of
 from fagen.tune.store import tuning_root
 
 FILE = "journal.jsonl"
@@ -48,6 +51,9 @@ class Record:
         return self.where, self.kernels, self.shape, self.direction, self.rounds, self.reference
 
 
+_RECORD = TypeAdapter(Record)
+
+
 class Journal:
     """The records in one file. With no path they are kept in memory only."""
 
@@ -69,7 +75,7 @@ class Journal:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{json.dumps(_to_json(record))}\n" for record in records)
-        with self._path.open("a", encoding="utf-8") as file:
+        with naming(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write("\n" + text if self._torn else text)
         self._torn = False
 
@@ -105,5 +111,5 @@ def _from_json(data: Mapping[str, Any], specs: dict[str, Spec]) -> Record:
     text = json.dumps(data["spec"])
     if text not in specs:
         specs[text] = load_spec(data["spec"])
-    where, shape = Where(**data["where"]), Shape(**data["shape"])
-    return Record(**{**data, "where": where, "shape": shape, "spec": specs[text]})
+    seconds = {key: duration(data[key]) for key in ("predicted", "seconds", "reference_seconds")}
+    return _RECORD.validate_python({**data, **seconds, "shape": shape_of(data["shape"]), "spec": specs[text]})

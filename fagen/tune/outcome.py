@@ -38,6 +38,7 @@ class Outcome:
     feasible: int = 0
     refused: tuple[tuple[str, str], ...] = ()  # choice in words, why
     failures: tuple[tuple[str, str], ...] = ()  # name of a variant's spec, why it dropped out
+    cut_short: bool = False  # by the end of the budget
     stored: bool = False  # known from an earlier tuning: nothing was timed
     problem: str = ""  # why there is no winner
 

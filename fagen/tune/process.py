@@ -19,9 +19,11 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fagen.errors import FagenError
+from fagen.tune.budget import ENDLESS, Budget
 
 START = 180.0  # seconds for a process to come up: imports, a CUDA context
 PATIENCE = 15.0  # seconds without a sign of life after which a process hangs
+HASTE = 5.0  # the same where time is up
 SIGNS = 1.0  # seconds between two signs of life
 END = 5.0  # seconds for a process that has hung up to be gone
 
@@ -55,11 +57,12 @@ class Process:
         self._pipe: Connection | None = None
         self._closed = False
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    def call(self, function: Callable[..., Any], *args: Any, budget: Budget = ENDLESS) -> Any:
         """What `function(*args)` returns there; calls from several threads take turns.
 
         Raises the FagenError that the function does. Whatever else it raises is a Fault, as are the death and
-        the hang of the process; the next call then has a new one.
+        the hang of the process; the next call then has a new one. When `budget` is over, a silence of HASTE
+        seconds is a hang.
         """
         with self._turn:
             if self._closed:
@@ -67,8 +70,8 @@ class Process:
             if self._pipe is None:
                 self._start()
                 if self._start_function is not None:
-                    self._ask(START, self._start_function)
-            return self._ask(self._patience, function, *args)
+                    self._ask(START, ENDLESS, self._start_function)
+            return self._ask(self._patience, budget, function, *args)
 
     def close(self) -> None:
         """End the process for good, whatever it is at."""
@@ -88,10 +91,10 @@ class Process:
         if self._closed:
             self._kill()
 
-    def _ask(self, patience: float, function: Callable[..., Any], *args: Any) -> Any:
+    def _ask(self, patience: float, budget: Budget, function: Callable[..., Any], *args: Any) -> Any:
         request = pickle.dumps((function, args))
         try:
-            answer = self._answer(patience, request)
+            answer = self._answer(patience, budget, request)
         except BaseException:  # Ctrl-C, too: the answer would be taken for that of the next request
             self._kill()
             raise
@@ -99,19 +102,19 @@ class Process:
             raise answer.error
         return answer.value
 
-    def _answer(self, patience: float, request: bytes) -> _Returned | _Raised:
+    def _answer(self, patience: float, budget: Budget, request: bytes) -> _Returned | _Raised:
         place, pipe = None, self._pipe
         try:
             if pipe is None:
                 raise EOFError
             pipe.send_bytes(request)
-            while pipe.poll(patience):
+            while pipe.poll(silence := min(patience, max(HASTE, budget.left))):
                 message = pipe.recv()
                 if not isinstance(message, _At):
                     break
                 place = message.place
             else:
-                raise Fault(f"gave no sign of life for {patience:g} s", place)
+                raise Fault(f"gave no sign of life for {silence:.3g} s", place)
         except (EOFError, OSError):
             self._process.join(END)
             raise Fault(_epitaph(self._process.exitcode), place) from None

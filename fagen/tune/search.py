@@ -39,6 +39,7 @@ class _Field:
     ranking: Ranking
     entrants: tuple[Entrant, ...]
     failures: tuple[tuple[str, str], ...]
+    is_whole: bool  # as many as are to be timed
 
 
 def search(
@@ -96,14 +97,17 @@ def _build(
         if not ordered:
             break
         watch.stage("building", len(untried))
-        for spec, problem in workers.build(untried, tasks[0].direction) if untried else ():
+        for spec, problem in workers.build(untried, tasks[0].direction, budget) if untried else ():
             problems[spec.name] = problem
             watch.step(spec.name)
             if problem:
                 watch.note(f"{spec.name} is left out: {problem.splitlines()[0]}")
             if budget.is_spent:
                 break
-    return [_field(one, picked, problems) for one, picked in zip(ranked, chosen, strict=True)]
+    return [
+        _field(one, picked, problems, not queue or _count(picked, problems) >= number)
+        for one, picked, queue, number in zip(ranked, chosen, waiting, wanted, strict=True)
+    ]
 
 
 def _count(picked: Sequence[Entrant], problems: dict[str, str]) -> int:
@@ -111,13 +115,14 @@ def _count(picked: Sequence[Entrant], problems: dict[str, str]) -> int:
     return sum(problems.get(entrant.variant.spec.name) == "" for entrant in picked)
 
 
-def _field(ranked: Ranking, picked: Sequence[Entrant], problems: dict[str, str]) -> _Field:
+def _field(ranked: Ranking, picked: Sequence[Entrant], problems: dict[str, str], is_enough: bool) -> _Field:
     names = [(entrant, entrant.variant.spec.name) for entrant in picked]
     tried = [(entrant, name) for entrant, name in names if name in problems]
     return _Field(
         ranked,
         tuple(entrant for entrant, name in tried if not problems[name]),
         tuple((name, problems[name]) for _, name in tried if problems[name]),
+        is_enough and len(tried) == len(names),
     )
 
 
@@ -128,7 +133,7 @@ def _time(contests: Sequence[Contest], workers: Workers, budget: Budget, watch: 
         todo = [(batch, contest) for contest in unsettled for batch in contest.batches(pieces)]
         if todo:
             watch.stage("timing", len(todo))
-        for batch, timings in workers.time([batch for batch, _ in todo]) if todo else ():
+        for batch, timings in workers.time([batch for batch, _ in todo], budget) if todo else ():
             at = next(i for i, (asked, _) in enumerate(todo) if asked == batch)
             _, contest = todo.pop(at)
             before = len(contest.failures)
@@ -164,6 +169,7 @@ def _outcome(task: Task, field: _Field, contest: Contest | None, workers: Worker
         feasible=len(field.ranking.entrants),
         refused=field.ranking.refused,
         failures=tuple(failures),
+        cut_short=not (field.is_whole and contest and contest.settled),
         problem="" if winner else _why(field, failures, standings),
     )
 

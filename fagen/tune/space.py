@@ -74,10 +74,11 @@ def space(specs: Mapping[str, Spec], direction: str, arch: str) -> Space:
     """All variants of `specs`, by the name of their base, for a pass on `arch`; each as it stands goes first.
 
     A list for a key of `backward.` is of the backward alone, every other of the forward alone. Raises
-    TuneError if a spec has more than MOST choices or if nothing fits; the message has the bytes wanted and
-    allowed.
+    TuneError if a spec has more than MOST choices, if a spec is named as another's variant is, or if nothing
+    fits; the message has the bytes wanted and allowed.
     """
     variants: dict[str, Variant] = {}
+    named: dict[str, Variant] = {}
     refused = []
     for base, spec in specs.items():
         for choice in _choices(base, spec, direction):
@@ -86,6 +87,12 @@ def space(specs: Mapping[str, Spec], direction: str, arch: str) -> Space:
             except (SpecError, PlanError) as error:
                 refused.append((f"{base}, {words(choice)}", reason(error)))
             else:
+                twin = named.setdefault(variant.spec.name, variant)
+                if twin.key != variant.key:
+                    raise TuneError(
+                        f"{twin.base}, {twin}, and {base}, {variant}, are both named {twin.spec.name}; "
+                        "allowed: each name once"
+                    )
                 variants.setdefault(variant.key, variant)
     if not variants:
         raise TuneError(_nothing_fits(list(specs), direction, arch, refused))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import TIMEOUT_MAX, Thread
 from typing import TypeVar
+
+from fagen.tune.budget import ENDLESS, Budget
 
 Item = TypeVar("Item")
 Worker = TypeVar("Worker")
@@ -14,11 +16,15 @@ Result = TypeVar("Result")
 
 
 def spread(
-    items: Iterable[Item], workers: Sequence[Worker], work: Callable[[Worker, Item], Result]
+    items: Iterable[Item],
+    workers: Sequence[Worker],
+    work: Callable[[Worker, Item], Result],
+    budget: Budget = ENDLESS,
 ) -> Generator[tuple[Item, Result], None, None]:
     """`work(worker, item)` of every item, on a thread for each worker; yields in the order of their ends.
 
-    Raises what `work` raises. Where that is, or nobody asks for more, what has not begun is left undone.
+    When `budget` is over it waits for no more, unless there is nothing yet. Raises what `work` raises. Where
+    either is, or nobody asks for more, what has not begun is left undone.
     """
     todo, done = SimpleQueue(), SimpleQueue()
     items = list(items)
@@ -37,8 +43,11 @@ def spread(
     for worker in workers:
         Thread(target=run, args=(worker,), daemon=True).start()
     try:
-        for _ in items:
-            item, result, error = done.get()
+        for count in range(len(items)):
+            try:
+                item, result, error = done.get(timeout=min(budget.left, TIMEOUT_MAX) if count else None)
+            except Empty:
+                return
             if error is not None:
                 raise error
             yield item, result

@@ -47,7 +47,8 @@ class Tuner:
         A winner is in the store and in a spec file when it is yielded. Raises TuneError where nothing fits
         for any question; KeyboardInterrupt, after which a rerun goes on from what was timed.
         """
-        has_backward = any("backward" in question.problem.passes for question in questions)
+        specs = [spec for question in questions for spec in question.specs.values()]
+        has_backward = any("backward" in spec.problem.passes for spec in specs)
         budget = self.budget.part(0.5) if has_backward else self.budget
         forwards: dict[str, Outcome] = {}  # by the name of the file
         backwards: list[Question] = []
@@ -97,11 +98,14 @@ class Tuner:
         entry = self.kept.store.find(question.problem, shape, task.direction, where)
         if entry is None or entry.shape != shape or entry.asked != self._asked(task):
             return None
-        variant = next(
-            variant
-            for variant in task.space.variants
-            if (variant.spec.family, variant.plan.tiling) == (entry.spec.family, entry.tiling)
-        )
+        if entry.budget is not None and self.budget.seconds > entry.budget:
+            return None  # there is time to do better
+        kept = entry.spec.family, entry.tiling
+        for variant in task.space.variants:
+            if (variant.spec.family, variant.plan.tiling) == kept:
+                break
+        else:  # somebody edited it
+            return None
         winner = Winner(
             variant=variant,
             seconds=entry.seconds,
@@ -131,6 +135,7 @@ class Tuner:
             feasible=outcome.feasible,
             rank=winner.rank,
             measured=winner.measured,
+            budget=self.budget.seconds if outcome.cut_short else None,
         )
         self.kept.store.put(entry)
 

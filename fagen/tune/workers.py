@@ -15,6 +15,7 @@ from typing import Protocol
 from fagen.compile.artifact import Program
 from fagen.plan.launch import Shape
 from fagen.spec.model import Spec
+from fagen.tune.budget import ENDLESS, Budget
 from fagen.tune.job import Batch, Kind, Timing
 from fagen.tune.spread import spread
 
@@ -39,8 +40,11 @@ class Gpu(Protocol):
         """What it is. Raises FagenError where it cannot be worked on."""
         ...
 
-    def time(self, batch: Batch) -> tuple[Timing, ...]:
-        """As many timings as the batch has specs."""
+    def time(self, batch: Batch, seconds: float) -> tuple[Timing, ...]:
+        """As many timings as the batch has specs.
+
+        When so many seconds are over, a hang is not waited for, and what it held up is not timed.
+        """
         ...
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
@@ -86,13 +90,17 @@ class Crew:
             if other != self.kind:
                 _log.warning("tune: %d GPU(s) left out: %s", count, other.where.difference(self.kind.where))
 
-    def build(self, specs: Sequence[Spec], direction: str) -> Iterator[tuple[Spec, str]]:
+    def build(
+        self, specs: Sequence[Spec], direction: str, budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Spec, str]]:
         """See `job.Workers`."""
-        return spread(specs, self._compilers, partial(self._build, direction))
+        return spread(specs, self._compilers, partial(self._build, direction), budget)
 
-    def time(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
+    def time(
+        self, batches: Sequence[Batch], budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
         """See `job.Workers`."""
-        return spread(batches, self._gpus, lambda gpu, batch: gpu.time(batch))
+        return spread(batches, self._gpus, lambda gpu, batch: gpu.time(batch, budget.left))
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
         """See `job.Workers`; the GPUs take turns."""

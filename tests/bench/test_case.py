@@ -4,7 +4,7 @@ import pytest
 
 from fagen.bench.case import cases
 from fagen.bench.shapes import NamedShape, paper_shapes
-from fagen.errors import PlanError
+from fagen.errors import ArgumentError, PlanError
 from fagen.paths import SPECS
 from fagen.plan.launch import Shape
 from fagen.plan.predict import predict
@@ -55,6 +55,23 @@ def test_a_shape_that_a_spec_does_not_fit_is_left_out_with_the_reason():
     assert [refusal.shape_name for refusal in refused] == ["wide", "capped"]
     assert "does not fit sm_90a" in str(refused[0]) and "\n" not in str(refused[0])
     assert "problem.softcap" in refused[1].reason
+
+
+def test_a_shape_too_large_to_be_launched_is_left_out_and_the_others_are_not():
+    shapes = [NamedShape(name, {}, Shape(1, 64, length, 1, 1)) for name, length in (("a", 64), ("b", 2**31))]
+    todo, refused = cases([load_spec(SPECS / "h200_fa2.yaml")], lambda _: shapes, ("fwd", "bwd"), "sm_90a")
+    assert {case.shape_name for case in todo} == {"a"} and {refusal.shape_name for refusal in refused} == {
+        "b"
+    }
+    assert all("seqlen_k is 2,147,483,648; allowed" in refusal.reason for refusal in refused)
+    for case in todo:
+        assert case.predicted_tflops and case.hbm_bytes and case.bound
+
+
+def test_two_specs_of_one_name_could_not_be_told_apart():
+    spec = load_spec(SPECS / "h200_fa2.yaml")
+    with pytest.raises(ArgumentError, match="SPEC: h200_fa2 is given twice; allowed: "):
+        cases([spec, spec], lambda own: paper_shapes(own, (64,)), ("fwd",), "sm_90a")
 
 
 def test_a_mode_whose_pass_a_spec_has_not_is_left_out():

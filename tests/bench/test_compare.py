@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fagen.bench.check import Check
-from fagen.bench.clock import ROUNDS
+from fagen.bench.clock import ROUNDS, WARM_UP
 from fagen.bench.compare import OURS, compare
 
 
@@ -76,6 +76,27 @@ def test_who_cannot_run_does_not_stop_the_others(todo, wanted, gives, clock, all
     for name in ("set up", "call"):
         assert result.outcomes[name].problem in ("cannot run: not here", "cannot run: AssertionError")
     assert result.outcomes[OURS].seconds
+
+
+@pytest.mark.parametrize("call", [3, 20, 100])
+def test_who_fails_while_being_timed_does_not_stop_the_others(todo, wanted, gives, clock, allocator, call):
+    right, calls = gives(0.0)(), []
+
+    def tires():
+        calls.append(0)
+        if len(calls) >= call:
+            raise RuntimeError("no more\nof this")
+        return right()
+
+    contenders = {"before": gives(0.0), "tires": lambda: tires, OURS: gives(0.0)}
+    result = compare(todo[0], wanted, contenders, clock, allocator)
+    found = result.outcomes["tires"]
+    if call > 2 + 2 * (ROUNDS + WARM_UP):
+        assert found.seconds and not found.problem
+    else:
+        assert found.problem == "cannot run again: no more" and found.seconds == ()
+        assert len(calls) == call, "and it is not asked again"
+    assert len(result.outcomes["before"].seconds) == len(result.outcomes[OURS].seconds) == ROUNDS
 
 
 def test_ctrl_c_stops_all(todo, wanted, clock, allocator):

@@ -68,6 +68,38 @@ def test_anything_else_is_refused(tmp_path, text):
         read(tmp_path / "none.json")
 
 
+DAMAGE = {
+    "no cases": lambda found: found.pop("cases"),
+    "no list of cases": lambda found: found.update(cases={"a": 1}),
+    "no case": lambda found: found["cases"].append(3),
+    "no machine": lambda found: found.pop("machine"),
+    "no problem": lambda found: found["cases"][3].pop("problem"),
+    "no shape": lambda found: found["cases"][3].update(shape=None),
+    "no contenders": lambda found: found["cases"][3].pop("contenders"),
+    "no median": lambda found: found["cases"][3]["contenders"]["fagen"].pop("median_us"),
+    "no time at all": lambda found: found["cases"][3]["contenders"]["fagen"].update(median_us=0.0),
+    "no quartiles": lambda found: found["cases"][3]["contenders"]["fagen"].update(quartiles_us=None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_was_damaged_is_refused(tmp_path, sample, damage):
+    DAMAGE[damage](sample)
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(sample))
+    with pytest.raises(
+        ArgumentError, match=r"old\.json: is damaged: (cases|machine).*: .*; allowed: .*fagen bench"
+    ):
+        read(file)
+
+
+def test_a_problem_without_a_key_that_came_later_is_the_same_work(todo, timed):
+    (case,) = to_json([timed(todo[0], 1.0)], [], {}, {})["cases"]
+    for key in ("softcap", "dropout", "deterministic"):
+        older = {name: value for name, value in case["problem"].items() if name != key}
+        assert identity(case) == identity(case | {"problem": older})
+
+
 def test_cases_are_the_same_work_whatever_they_are_called(todo, timed):
     (case,) = to_json([timed(todo[0], 1.0)], [], {}, {})["cases"]
     assert identity(case) == identity(case | {"shape_name": "mine", "flops": 0})

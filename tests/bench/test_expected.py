@@ -106,3 +106,10 @@ def test_gradients_are_right_within_what_each_is_allowed():
             wrong = [x.clone() for x in exact]
             wrong[which][0, 3, 0, 2] += added
             assert found.has(wrong) == right
+
+
+def test_a_result_of_other_sizes_is_no_result():
+    exact = torch.zeros(2, 3, dtype=torch.float64)
+    for sizes in ((3,), (1, 3), (1, 2, 3), (3, 2)):
+        with pytest.raises(ArgumentError, match=r"result: is .*; allowed: \(2, 3\)"):
+            largest_difference(torch.zeros(sizes), exact)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
 from rich.console import Console
 
+from fagen.bench import generations
 from fagen.bench.compare import Outcome, Result
 from fagen.bench.generations import ALLOWED, distance, generation_cases, table
 
@@ -40,3 +42,10 @@ def test_distance_is_a_share_of_the_largest_value_of_the_worst_tensor(found):
     assert distance(wanted, (wanted[0] + 0.04, wanted[1])) == pytest.approx(0.01)
     assert not distance(wanted, (wanted[0], torch.tensor([found]))) <= ALLOWED
     assert distance(wanted[0], wanted[0]) == 0
+
+
+def test_it_takes_no_words(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["generations", "--help"])
+    monkeypatch.setattr(generations, "arch_of_device", lambda _: pytest.fail("looks for a GPU"))
+    with pytest.raises(SystemExit, match="usage"):
+        generations.main()

@@ -167,6 +167,25 @@ def test_nobody_was_timed():
     assert "cannot run: no" in text
 
 
+@pytest.mark.parametrize(
+    "tflops, says", [(0.0234, "0.023"), (1.2e-5, "1.2e-05"), (3.06, "3.1"), (612.34, "612.3")]
+)
+def test_small_speeds_keep_their_digits(tflops, says):
+    each = case("llama3_8b_decode_8k")
+    each["contenders"] = {"fagen": each["contenders"]["fagen"] | {"tflops": tflops}}
+    text = report(document([each]))
+    assert f"<td>{says}</td>" in text and f"fagen, llama3_8b_decode_8k: {says} TFLOP/s" in text
+    assert "e\N{MINUS SIGN}" not in text, "a power of ten beside an axis"
+
+
+@pytest.mark.parametrize("tflops", [1e-4, 0.05, 5.0, 600.0])
+def test_both_roofs_are_named(tflops):
+    each = case("llama3_8b_decode_8k")
+    each["contenders"]["fagen"]["tflops"] = tflops
+    text = report(document([each]))
+    assert ">tensor cores, 989 TFLOP/s<" in text and ">HBM, 4.8 TB/s<" in text
+
+
 def test_a_wrong_result_is_marked_and_has_no_speed():
     each = case("d128_causal_4096")
     each["contenders"]["FA3"] |= {

@@ -43,6 +43,18 @@ def test_table_and_json_have_every_point_and_the_slope():
     assert found["slope"] == {"standard": 2.0, "v2": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [([], "usage"), (["--help"], "usage"), (["a", "b"], "usage"), (["no/out.json"], "no directory no")],
+)
+def test_a_file_that_cannot_be_is_refused_before_any_work(monkeypatch, tmp_path, words, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["memory", *words])
+    monkeypatch.setattr(memory, "arch_of_device", lambda _: pytest.fail("looks for a GPU"))
+    with pytest.raises(SystemExit, match=says):
+        memory.main()
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_without_a_gpu_it_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["memory", str(tmp_path / "out.json")])

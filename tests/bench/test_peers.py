@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 
 import pytest
 import torch
@@ -176,3 +177,11 @@ def test_a_version_is_the_librarys_own(monkeypatch):
     found = versions()
     assert found["FA3"] == "3.1"
     assert found["FA4"] == "unknown"
+
+
+def test_a_version_that_is_none_is_that_of_what_was_installed(monkeypatch):
+    monkeypatch.setattr(sys.modules["flash_attn.cute"], "__version__", "0.0.0", raising=False)
+    monkeypatch.setattr(
+        "fagen.bench.peers.installed._distributions", lambda: {"flash_attn": ["torch", "torch"]}
+    )
+    assert versions()["FA4"] == f"torch {metadata.version('torch')}"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fagen.bench import machine, run
-from fagen.bench.compare import OURS, Outcome, Result
+from fagen.bench.compare import DETERMINISTIC, OURS, Outcome, Result
 from fagen.paths import SPECS
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -72,6 +72,24 @@ def test_a_file_without_a_directory_is_a_usage_error(fagen, a100, tmp_path, opti
     assert fagen("bench", a100, option, tmp_path / "no" / "out").exit_code == 2
 
 
+def test_two_reports_in_one_file_are_refused_before_a_gpu_is_looked_for(fagen, a100, tmp_path):
+    result = fagen("bench", a100, "--json", tmp_path / "out", "--markdown", tmp_path / "." / "out")
+    assert result.exit_code == 1
+    assert "is given for several reports; allowed: a file for each" in result.stderr
+
+
+def test_without_matplotlib_a_page_is_refused_before_a_gpu_is_looked_for(fagen, a100, tmp_path, monkeypatch):
+    monkeypatch.setattr("fagen.bench.html.plots.find_spec", lambda name: None)
+    result = fagen("bench", a100, "--html", tmp_path / "out.html")
+    assert result.exit_code == 1
+    assert "needs matplotlib" in result.stderr and "GPU" not in result.stderr
+
+
+def test_a_length_given_twice_is_timed_once(fagen, a100, runs):
+    runs(GOOD, GOOD)
+    assert fagen("bench", a100, "--seqlens", "128, 128").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("option", "text", "words"),
     [
@@ -127,6 +145,14 @@ def test_a_wrong_op_is_reported_and_exits_1(fagen, a100, runs):
     assert result.exit_code == 1
     assert "fagen wrong: error 1.0: a100_fa2, d128_causal_128, fwd" in result.stderr
     assert "geometric mean of 1" in result.stdout
+
+
+def test_a_wrong_op_in_a_mode_of_its_own_exits_1_and_a_wrong_peer_does_not(fagen, a100, runs, monkeypatch):
+    for name, code in ((DETERMINISTIC, 1), ("FA3", 0)):
+        runs()
+        outcomes = {OURS: GOOD, name: Outcome(1.0, problem="wrong: error 1.0")}
+        monkeypatch.setattr(run, "run", lambda case, outcomes=outcomes: Result(case, 2e-3, outcomes))
+        assert fagen("bench", a100, "--seqlens", "128", "--mode", "bwd").exit_code == code
 
 
 def test_ctrl_c_keeps_what_is_known(fagen, a100, runs, tmp_path):

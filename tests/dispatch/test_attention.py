@@ -105,6 +105,13 @@ def test_wrong_arguments_are_refused_before_a_choice(ops: Ops, monkeypatch: pyte
             call()
 
 
+@pytest.mark.parametrize("options", [{"scale": "1"}, {"scale": 0.0}, {"dropout_p": 1.0}, {"dropout_p": "0"}])
+def test_explain_refuses_what_a_call_does(ops: Ops, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ArgumentError, match=rf"^{name}: is"):
+        fagen.explain(*qkv(), **options)
+
+
 def test_a_warm_call_costs_little(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dispatch layer alone, as the best of many runs; about 1.3 us on the machine it was written on."""
     inputs = qkv()

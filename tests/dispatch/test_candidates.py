@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from dispatch_cases import SHAPE, gpu
@@ -69,6 +70,21 @@ def test_specs_are_planned_for_the_gpu_at_hand(request_for: Requests) -> None:
     assert not found["h100_fa3"].refusal
     assert found["h200_fa3__device_h100"].refusal == "the same kernels as h100_fa3"
     assert {one.spec.device for one in found.values() if one.spec} == {"h100"}
+
+
+def test_a_damaged_calibration_is_told_of_once_and_ignored(
+    request_for: Requests,
+    h200: Target,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    expected = by_name(request_for(), h200)
+    monkeypatch.setenv("FAGEN_CACHE_DIR", str(tmp_path))
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "nvidia-h200.json").write_text("{")
+    assert by_name(request_for(), h200) == expected
+    assert len(caplog.messages) == 1 and "nvidia-h200.json ignored" in caplog.text
 
 
 def test_a_gpu_without_specs_of_its_own_has_planned_ones(request_for: Requests) -> None:

@@ -13,6 +13,7 @@ from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.plan.predict import predict
 from fagen.spec.model import Spec
+from fagen.tune.budget import ENDLESS, Budget
 from fagen.tune.job import Batch, Kind, Timing
 from fagen.tune.process import at
 from fagen.tune.store import Where
@@ -54,13 +55,17 @@ class FakeWorkers:
             _seconds[question] = predict(planned, shape).seconds * quirk(spec, direction)
         return _seconds[question]
 
-    def build(self, specs: Sequence[Spec], direction: str) -> Iterator[tuple[Spec, str]]:
+    def build(
+        self, specs: Sequence[Spec], direction: str, budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Spec, str]]:
         for spec in specs:
             self.before_build(len(self.built))
             self.built.append(spec.name)
             yield spec, "spills 8 bytes" if self.unbuildable in spec.name else ""
 
-    def time(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
+    def time(
+        self, batches: Sequence[Batch], budget: Budget = ENDLESS
+    ) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
         for batch in batches:
             self.before_batch(len(self.batches))
             self.batches.append(batch)

@@ -114,6 +114,14 @@ def test_of_the_same_kernels_on_the_same_shape_the_record_with_most_rounds_count
         calibrate(again, GPU)
 
 
+def test_what_is_planned_no_more_is_left_out():
+    some = made_up("v2", SHIPPED["v2 forward"], V2)
+    spec = some[0].spec
+    large = load_spec(spec, {"schedule.tile.kv": 256, "schedule.stages.kv": 4})
+    fits = calibrate([*some, record(large, SHAPES[0], 1.0)], GPU).fits
+    assert fits["v2 forward"].records == len(some)
+
+
 @pytest.fixture
 def calibration():
     errors = Errors(rms=0.1, worst=0.2)
@@ -137,6 +145,7 @@ def test_a_calibration_is_found_by_the_name_of_its_gpu(calibration, tmp_path):
         ("{", "", "ignored"),
         ('"version": 1', '"version": 0', "its version is 0"),
         ('"tensor": 0.5', '"tensor": -0.5', "not above 0"),
+        ('"tensor": 0.5', '"tensor": Infinity', "not above 0 and finite"),
         ('"tensor"', '"tensors"', "other numbers"),
         ("v3 forward", "v9 forward", "v9 forward"),
     ],

@@ -40,9 +40,14 @@ def test_it_times_as_one_machine_does(crew):
 
 
 def test_it_builds_and_checks_as_one_machine_does(crew):
-    specs = [spec(name) for name in ("fine", "refused", "crashes")]
+    specs = [spec(name) for name in ("fine", "refused", "crashes", "raises")]
     found = {own.name: problem for own, problem in crew.build(specs, "forward")}
-    assert found == {"fine": "", "refused": "spills 8 bytes", "crashes": "crashed the compiler"}
+    assert found == {
+        "fine": "",
+        "refused": "spills 8 bytes",
+        "crashes": "crashed the compiler",
+        "raises": "failed: KeyError: 'what nobody foresaw'",
+    }
     assert crew.check(spec("wrong"), SHAPE, "forward") == "out: error 1"
 
 

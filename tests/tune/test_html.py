@@ -64,8 +64,8 @@ def test_what_was_dropped_is_there_with_its_reason(bench, mine):
     spec = mine(tune={"tile.q": [64, 192], "tile.kv": [64, 240], "stages.kv": [2, 6]})
     outcomes = bench.tune(spec, workers=FakeWorkers(unbuildable="tile_q_192"))
     text = page(outcomes, records(bench.folder), WHERE)
-    assert outcomes[0].refused and "refused: mine, " in text
-    assert outcomes[0].failures and "spills 8 bytes" in text
+    assert outcomes[0].refused and "<li>mine, tile.q 64, tile.kv 240" in text
+    assert outcomes[0].failures and "<li>mine__tile_q_192" in text and "spills 8 bytes" in text
 
 
 def test_nothing_found_is_a_page_too():

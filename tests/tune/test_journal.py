@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,29 @@ def test_without_a_path_it_forgets_at_the_end(record: Record) -> None:
     journal = Journal(None)
     journal.append([record])
     assert journal.find(WHERE, *QUESTION) == record
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kernels", ["k"]),
+        ("direction", {}),
+        ("rounds", "many"),
+        ("seconds", 0),
+        ("seconds", float("nan")),
+        ("reference_seconds", None),
+        ("where", {"gpu": ["H200"], "driver": "1", "nvrtc": "1", "headers": "1"}),
+        ("shape", {"batch": [1], "seqlen_q": 1, "seqlen_k": 1, "heads_q": 1, "heads_kv": 1}),
+        ("shape", {"batch": 1, "seqlen_q": 1, "seqlen_k": 1, "heads_q": 1, "heads_kv": 0}),
+    ],
+)
+def test_a_value_that_cannot_be_is_left_out(path: Path, record: Record, key: str, value: Any) -> None:
+    Journal(path).append([record])
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}) + "\n")
+    assert list(records(path.parent)) == []
+    assert Journal(path).find(WHERE, *QUESTION) is None
+
+
+def test_a_full_disk_is_an_error_that_names_the_journal(record: Record) -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        Journal(Path("/dev/full")).append([record])

@@ -12,7 +12,8 @@ import fake_work
 import pytest
 
 from fagen.errors import CompileError
-from fagen.tune.process import SIGNS, Fault, Process
+from fagen.tune.budget import Budget
+from fagen.tune.process import HASTE, SIGNS, Fault, Process
 
 HERE = Path(__file__).parent
 WAITS = """
@@ -71,6 +72,14 @@ def test_a_hang_is_a_fault(impatient):
         impatient.call(fake_work.time_batch, fake_work.batch("hangs"))
     assert caught.value.place == 0
     assert time.monotonic() - started < 10
+
+
+def test_when_time_is_up_a_hang_is_waited_for_no_longer(own):
+    own.call(os.getpid)
+    started = time.monotonic()
+    with pytest.raises(Fault, match=rf"no sign of life for {HASTE:g} s"):
+        own.call(fake_work.time_batch, fake_work.batch("hangs"), budget=Budget(started))
+    assert time.monotonic() - started < 2 * HASTE
 
 
 def test_what_shows_that_it_lives_may_take_long():

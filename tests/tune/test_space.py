@@ -13,6 +13,7 @@ from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
+from fagen.tune import forecast
 from fagen.tune.rank import in_order_of_trial, rankings, to_be_timed
 from fagen.tune.space import MOST, Space, space
 
@@ -193,3 +194,12 @@ def test_a_calibration_decides_the_order(mine) -> None:
     slow = {"v3 forward": replace(V3_FORWARD, launch=1.0)}
     (as_shipped,), (calibrated,) = (rankings([(of(mine()), MHA)], own) for own in (SHIPPED, slow))
     assert calibrated.entrants[0].predicted > 1 > as_shipped.entrants[0].predicted
+
+
+def test_a_process_that_ends_while_it_predicts_is_an_error_of_tuning(
+    mine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(forecast, "PATIENCE", 0.0)
+    with pytest.raises(TuneError, match=r"predicting: what was to do it gave no sign of life"):
+        rankings([(of(mine()), GROUPS_OF_4)], SHIPPED, many=0)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from fagen.tune.budget import starting_now
 from fagen.tune.spread import spread
 
 
@@ -63,3 +64,20 @@ def test_what_nobody_asks_for_is_left_undone():
 
 def test_nothing_to_do():
     assert list(spread([], [None], lambda worker, item: item)) == []
+
+
+def test_when_time_is_up_what_hangs_is_waited_for_no_more():
+    gate = threading.Event()
+
+    def work(worker: None, item: str) -> None:
+        if item == "hangs":
+            gate.wait(60)
+
+    found = spread(["fine", "hangs"], [None], work, starting_now(0.2))
+    assert [item for item, _ in found] == ["fine"]
+    gate.set()
+
+
+def test_one_result_is_waited_for_however_little_time_there_is():
+    found = spread([1, 2], [None], lambda worker, item: time.sleep(0.2), starting_now(0.0))
+    assert [item for item, _ in found] == [1]

@@ -102,6 +102,9 @@ def test_a_bucket_is_its_own_bucket() -> None:
         ({"tiling": {"kv": 64}}, "planned otherwise"),
         ({"spec": {"family": "v9"}}, "damaged"),
         ({"shape": {"batch": "many"}}, "damaged"),
+        ({"shape": {"batch": None}}, "damaged"),
+        ({"shape": {"heads_kv": float("inf")}}, "damaged"),
+        ({"seconds": float("nan")}, "damaged"),
         ({"seconds": None, "nonsense": 1}, "damaged"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from statistics import median
 from typing import Any
 
@@ -17,6 +19,7 @@ from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 from fagen.tune.budget import Budget
 from fagen.tune.contest import BATCH, LAST_ROUNDS
+from fagen.tune.job import Timing
 from fagen.tune.journal import records
 from fagen.tune.space import space
 from fagen.tune.store import Store
@@ -180,8 +183,8 @@ def test_where_the_spec_as_it_stands_does_not_run_the_others_compete_without_it(
     bench, mine, how: str
 ) -> None:
     class Standing(FakeWorkers):
-        def build(self, specs: Any, direction: str) -> Any:
-            for spec, _ in super().build(specs, direction):
+        def build(self, specs: Any, *rest: Any) -> Any:
+            for spec, _ in super().build(specs, *rest):
                 yield spec, "spills" if how == "unbuildable" and spec.name == "mine" else ""
 
         def _timing(self, spec: Spec, *rest: Any) -> Any:
@@ -291,6 +294,54 @@ def test_a_budget_ends_in_time_with_the_best_by_then(bench, mine, build: float, 
     assert all(outcome.stored for outcome in later) and not again.batches
 
 
+def test_what_a_budget_cut_short_is_an_answer_to_no_longer_budget(bench, mine) -> None:
+    def tune(seconds: float) -> tuple[Any, FakeWorkers]:
+        clock = Ticking()
+        workers = FakeWorkers(before_batch=lambda _: clock.tick(1.0))
+        (outcome,) = bench.tune(mine(), workers=workers, budget=Budget(seconds, clock, seconds))
+        return outcome, workers
+
+    short, _ = tune(2.0)
+    assert short.winner and short.cut_short
+    again, nobody = tune(2.0)
+    assert again.stored and not nobody.batches
+    longer, workers = tune(100.0)
+    assert not (longer.stored or longer.cut_short)
+    assert workers.batches
+    settled, nobody = tune(1000.0)
+    assert settled.stored and settled.winner == longer.winner and not nobody.batches
+
+
+def test_what_time_was_up_for_before_it_was_timed_has_not_failed(bench, mine) -> None:
+    clock = Ticking()
+
+    class Slow(FakeWorkers):
+        """All but the first of the second batch are cut off."""
+
+        def time(self, batches: Any, budget: Any = None) -> Any:
+            for batch, timings in super().time(batches):
+                if len(self.batches) == 2:
+                    clock.tick(100.0)
+                    timings = (timings[0], *(Timing() for _ in timings[1:]))
+                yield batch, timings
+
+    (outcome,) = bench.tune(mine(), workers=Slow(), budget=Budget(60.0, clock))
+    assert outcome.winner and outcome.cut_short and not outcome.failures
+    assert outcome.timed == BATCH + 1
+
+
+def test_an_entry_that_was_edited_is_no_answer(bench, mine) -> None:
+    bench.tune(mine(), workers=FakeWorkers())
+    (path,) = bench.store.rglob("*.json")
+    data = json.loads(path.read_text())
+    data["spec"]["schedule"]["tile"]["kv"] = 48
+    data["tiling"] = asdict(plan(load_spec(data["spec"])).tiling)
+    path.write_text(json.dumps(data))
+    again = FakeWorkers()
+    (outcome,) = bench.tune(mine(), workers=again)
+    assert outcome.winner and not outcome.stored
+
+
 def test_a_budget_builds_the_best_of_each_shape_before_the_second_best_of_any(bench, mine) -> None:
     workers = FakeWorkers()
     bench.tune(mine(), workers=workers, shapes=[SHORT, FULL])
@@ -343,6 +394,14 @@ def test_several_specs_compete_and_the_fastest_as_it_stands_is_what_is_beaten(be
 def test_two_specs_of_one_name_are_refused(bench, mine) -> None:
     with pytest.raises(TuneError, match="two specs are named mine"):
         bench.tune(mine(), mine(tune={}), workers=FakeWorkers())
+
+
+def test_a_spec_named_as_a_variant_of_another_is_refused(bench, mine) -> None:
+    other = mine(name="mine__tile_kv_64", tune={}, schedule={"tile": {"q": 64, "kv": 32}})
+    with pytest.raises(
+        TuneError, match=r"mine, tile\.kv 64, and .*, as it stands, are both named mine__tile_kv"
+    ):
+        bench.tune(mine(tune={"tile.kv": [64, 96]}), other, workers=FakeWorkers())
 
 
 def test_a_shape_that_no_spec_fits_is_told_and_the_others_are_tuned(bench, mine) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ import pytest
 from fake_work import KIND, SHAPE, WORK, batch, spec
 
 from fagen.errors import TuneError
+from fagen.tune.budget import Budget
 from fagen.tune.gpu import LocalCompiler, LocalGpu
 from fagen.tune.job import Timing
+from fagen.tune.process import HASTE
 from fagen.tune.workers import Crew
 
 
@@ -46,6 +49,15 @@ def test_a_variant_that_faults_is_named_and_spoils_no_other(crew, faulty, proble
 def test_all_may_fault(crew):
     ((_, timings),) = crew.time([batch("exits", "exits_too")])
     assert all("exit code 3" in timing.problem for timing in timings)
+
+
+def test_when_time_is_up_no_hang_is_waited_for_and_nothing_is_timed_anew(crew):
+    started = time.monotonic()
+    ((_, timings),) = crew.time([batch("fine", "hangs", "good")], Budget(0.0))
+    assert time.monotonic() - started < 2 * HASTE
+    first, fault, last = timings
+    assert "no sign of life" in fault.problem
+    assert first == last == Timing()
 
 
 def test_what_is_wrong_with_a_whole_batch_is_wrong_with_each(crew):

@@ -104,7 +104,7 @@ class Entry:
         found = self.contenders[name]
         if not found.tflops or not found.microseconds:
             return f"{name}, {self.shape_name}: {found.problem or 'not timed'}"
-        return f"{name}, {self.shape_name}: {found.tflops:,.1f} TFLOP/s, {found.microseconds:,.1f} us"
+        return f"{name}, {self.shape_name}: {decimal(found.tflops)} TFLOP/s, {decimal(found.microseconds)} us"
 
 
 def entries(document: Mapping[str, Any]) -> list[Entry]:
@@ -145,6 +145,11 @@ def bounds(cases: Iterable[Entry]) -> list[str]:
 def fastest(cases: Iterable[Entry]) -> float:
     """The most TFLOP/s of anyone; 0 where nothing was timed."""
     return max((case.tflops(name) for case in cases for name in case.contenders), default=0.0)
+
+
+def decimal(value: float) -> str:
+    """`1,234.5`; two digits of what is less than 1."""
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def caption(mode: str, d: str, mask: str = "") -> str:

@@ -151,5 +151,5 @@ def length(tokens: int) -> str:
 
 
 def rate(tflops: float) -> str:
-    """TFLOP/s as a bar's value: `612`, `4.7`."""
-    return f"{tflops:.0f}" if tflops >= 9.95 else f"{tflops:.1f}"
+    """TFLOP/s as a bar's value: `612`, `4.7`, `0.023`."""
+    return f"{tflops:.0f}" if tflops >= 9.95 else f"{tflops:.2g}"

@@ -37,9 +37,9 @@ PREDICTION = (
 )
 NOT_TIMED = "A contender that gives a wrong result or cannot run a case is not timed in it."
 MEASUREMENTS = (
-    "Device times, medians of {rounds} interleaved rounds and quartiles. Error: the largest difference from "
-    "the fp64 reference; in a backward that of the worst gradient, as a share of what is allowed. Speed-up: "
-    "how many times as fast fagen is."
+    "Device times, medians of up to {rounds} interleaved rounds and quartiles. Error: the largest difference "
+    "from the fp64 reference; in a backward that of the worst gradient, as a share of what is allowed. "
+    "Speed-up: how many times as fast fagen is."
 )
 
 

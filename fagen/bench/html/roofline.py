@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fagen.bench.html.entries import OURS, Entry, bounds, by_kind, caption
+from fagen.bench.html.entries import OURS, Entry, bounds, by_kind, caption, decimal
 from fagen.bench.html.legend import mark
 from fagen.bench.html.plots import Drawing, Panel, length
 from fagen.page.figure import colour
@@ -45,8 +45,8 @@ def _draw(name: str, cases: Sequence[Entry], known: Sequence[str], tensor: float
     for case, (x, y) in points.items():
         drawing.avoid(x, y)
         dot = axes.plot(x, y, **mark(case.bound, known), clip_on=False)[0]
-        drawing.say(dot, f"{case}: {y:,.1f} TFLOP/s at {x:,.0f} FLOP/B; bound: {case.bound}")
-    drawing.label((ridge * right) ** 0.5, tensor, f"tensor cores, {tensor:,.0f} TFLOP/s")
+        drawing.say(dot, f"{case}: {decimal(y)} TFLOP/s at {decimal(x)} FLOP/B; bound: {case.bound}")
+    drawing.label(right / 1.1, tensor, f"tensor cores, {tensor:,.0f} TFLOP/s")
     middle = (max(left, low * 1e12 / hbm) * ridge) ** 0.5
     drawing.label(middle, middle * hbm / 1e12, f"HBM, {hbm / 1e12:.3g} TB/s")
     several = len({case.spec for case in cases}) > 1

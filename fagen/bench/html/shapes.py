@@ -32,6 +32,7 @@ def _draw(name: str, cases: Sequence[Entry], names: Sequence[str]) -> str:
     left = 14 + CHARACTER * max(max(len(shown[case]), len(case.sizes)) for case in cases)
     drawing = Drawing(name, (700, height + 50), (left, 44, 4, 46))
     drawing.axes.set(xlim=(0, fastest(cases) or 1), ylim=(height, 0), yticks=[], xlabel="TFLOP/s")
+    drawing.axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     drawing.axes.grid(visible=False, axis="y")
     top = 0.0
     for case, row in rows.items():

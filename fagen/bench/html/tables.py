@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from fagen.bench.html.entries import MODES, OURS, Contender, Entry, by_kind, caption, names
+from fagen.bench.html.entries import MODES, OURS, Contender, Entry, by_kind, caption, decimal, names
 from fagen.page.page import table
 
 NOTHING = "-"
@@ -97,11 +97,12 @@ def _cells(case: Entry, found: Contender) -> Iterator[str]:
         quartiles = [_number(value, ",.1f") for value in found.quartiles]
         yield f"<td>{_number(found.microseconds, ',.1f')}</td>"
         yield f"<td>{f'{quartiles[0]} to {quartiles[-1]}' if quartiles else NOTHING}</td>"
-        yield f"<td>{_number(found.tflops, ',.1f')}</td><td>{_number(case.ratio(found.name), '.2f')} x</td>"
+        yield f"<td>{NOTHING if found.tflops is None else decimal(found.tflops)}</td>"
+        yield f"<td>{_number(case.ratio(found.name), '.2f', ' x')}</td>"
     yield f"<td{' class=bad' if wrong else ''}>{_number(found.error, '.1e')}</td>"
     yield f"<td>{_number(case.allowed_error, '.1e')}</td>"
     yield f"<td>{_number(found.peak_bytes and found.peak_bytes / 2**20, ',.1f')}</td>"
 
 
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)
+def _number(value: float | None, form: str, unit: str = "") -> str:
+    return NOTHING if value is None else f"{value:{form}}{unit}"

@@ -14,6 +14,8 @@ from fagen.bench.peers import flash_attention, flashinfer, flex_attention, torch
 from fagen.bench.peers.adapter import Adapter
 from fagen.bench.peers.standard import standard
 
+NO_VERSION = "0.0.0"  # what flash_attn.cute says of itself where it looks for another package than its own
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -37,6 +39,7 @@ def _package(module: str) -> Callable[[], str]:
 
     def version() -> str:
         own = getattr(import_module(module), "__version__", None)
+        own = None if own == NO_VERSION else own
         names = _distributions().get(module.split(".")[0], [])
         return (
             own or ", ".join(f"{name} {metadata.version(name)}" for name in dict.fromkeys(names)) or "unknown"
