@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch# pip requirement; a machine without a GPU can name a CPU build here
 SPECS ?= $(wildcard specs/*.yaml)
-DEMO_SPEC ?= specs/a100_fa2.yaml
+DEMO_SPEC ?= specs/h100_fp8.yaml
 BENCH_SPECS ?= $(wildcard specs/h200_fa2*.yaml specs/h200_fa3*.yaml)
 
 BIN := $(VENV)/bin

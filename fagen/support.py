@@ -31,6 +31,7 @@ FAMILIES: tuple[str, ...] = get_args(Spec.model_fields["family"].annotation)
 Verdict = Literal["runs", "emulated", "compiles", "refused"]
 _RAN: tuple[tuple[Verdict, str], ...] = (("runs", HARDWARE), ("emulated", EMULATOR))  # the better one first
 SMALL = Shape(2, 200, 200, 4, 4)
+FP8 = {"dtype": "e4m3", "passes": ["forward"]}
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,11 @@ class Feature:
 FEATURES: tuple[Feature, ...] = (
     Feature("fp16", {"dtype": "fp16"}),
     Feature("bf16"),
-    Feature("fp8 (e4m3)", {"dtype": "e4m3"}),
+    Feature("fp8 (e4m3), forward", FP8),
+    Feature("fp8 (e5m2), forward", {**FP8, "dtype": "e5m2"}),
+    Feature("fp8, a scale for each block of rows", {**FP8, "fp8": {"scale": "block"}}),
+    Feature("fp8, transposed v", {**FP8, "v_transposed": True}),
+    Feature("fp8, packed sequences", {**FP8, "layout": "thd"}),
     Feature("head_dim 64", {"head_dim": 64}),
     Feature("head_dim 72", {"head_dim": 72}),
     Feature("head_dim 96", {"head_dim": 96}),

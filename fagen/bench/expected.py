@@ -12,9 +12,10 @@ from torch import Tensor
 
 from fagen.bench.rows import in_rows
 from fagen.errors import ArgumentError
-from fagen.ops import reference
+from fagen.ops import reference, reference_fp8
 from fagen.ops.checks import torch_dtype
-from fagen.ops.layout import BATCH_ROW_HEAD
+from fagen.ops.descales import Descales
+from fagen.ops.layout import BATCH_ROW_HEAD, Packing
 from fagen.ops.reference_gradients import Gradients, gradients, plain_gradients
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
@@ -26,11 +27,20 @@ SCORES_AT_ONCE = 2**28  # of one K/V head: 2 GiB for each matrix of the fp64 ref
 
 @dataclass(frozen=True)
 class Expected:
-    """fp64 out and LSE, and the largest absolute error that out may have (see ops.reference)."""
+    """fp64 out and LSE, and the largest error that out may have (see ops.reference)."""
 
     out: Tensor
     lse: Tensor
     allowed: float
+    is_relative: bool = (
+        False  # whether that is relative, in L2, as of 8-bit dtypes, or the largest absolute one
+    )
+
+    def error(self, out: Tensor) -> float:
+        """The error that `allowed` bounds; NaN where there is one."""
+        return (
+            reference.relative_error(out, self.out) if self.is_relative else largest_difference(out, self.out)
+        )
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,8 @@ class ExpectedGradients:
 def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inputs:
     """What the problem's op takes: standard normal q, k and v in the problem's layout and dtype.
 
-    With packed sequences, all of the shape's lengths, also where each starts and the longest lengths.
+    With packed sequences, all of the shape's lengths, also where each starts and the longest lengths. 8-bit
+    ones are quantised, see ops.reference_fp8, and their descales follow after all of that, or as many None.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -62,7 +73,7 @@ def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inp
             "bhsd": (shape.batch, heads, length, dim),
             "thd": (shape.batch * length, heads, dim),
         }[problem.layout]
-        return torch.randn(sizes, generator=generator, device=device).to(torch_dtype(problem))
+        return torch.randn(sizes, generator=generator, device=device)
 
     def offsets(length: int) -> Tensor:
         return length * torch.arange(shape.batch + 1, dtype=torch.int32, device=device)
@@ -72,13 +83,18 @@ def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inp
         tensor(shape.seqlen_k, shape.heads_kv, problem.head_dim),
         tensor(shape.seqlen_k, shape.heads_kv, problem.dim_v),
     )
-    if problem.layout != "thd":
-        return tensors
-    return (*tensors, offsets(shape.seqlen_q), offsets(shape.seqlen_k), shape.seqlen_q, shape.seqlen_k)
+    packing: Inputs = ()
+    if problem.layout == "thd":
+        packing = offsets(shape.seqlen_q), offsets(shape.seqlen_k), shape.seqlen_q, shape.seqlen_k
+    if problem.is_fp8:
+        tensors, descales = reference_fp8.quantized(problem, *tensors, batch=shape.batch)
+        return (*tensors, *(packing or (None,) * len(Packing._fields)), *descales)
+    return (*(x.to(torch_dtype(problem)) for x in tensors), *packing)
 
 
 def expected(problem: Problem, inputs: Inputs) -> Expected:
     """The reference on these inputs, one K/V head of one batch entry at a time: score matrices are large."""
+    inputs = _in_full(problem, inputs)
     batch, _, head = BATCH_ROW_HEAD[problem.layout]
     tensors, offsets = inputs[:3], inputs[3:5]
     group = tensors[0].shape[head] // tensors[1].shape[head]
@@ -89,7 +105,16 @@ def expected(problem: Problem, inputs: Inputs) -> Expected:
         out, lse, plain = zip(*parts, strict=True)
         entries.append((torch.cat(out, head), torch.cat(lse, -2), torch.cat(plain, head)))
     out, lse, plain = (torch.cat(x) for x in zip(*entries, strict=True))
-    return Expected(out, lse, reference.allowed_error(problem, plain, out))
+    return Expected(out, lse, reference.allowed_error(problem, plain, out), problem.is_fp8)
+
+
+def _in_full(problem: Problem, inputs: Inputs) -> Inputs:
+    """What these stand for, without descales: 8-bit q, k and v in fp32."""
+    if not problem.is_fp8:
+        return inputs
+    q, k, v, *packing = inputs[:-3]
+    packing = packing if problem.layout == "thd" else []
+    return *reference_fp8.dequantized(problem, q, k, v, Descales(*inputs[-3:]), packing[:2]), *packing
 
 
 def _one_head(

@@ -15,6 +15,7 @@ from fagen.cli.build import build_command
 from fagen.cli.doctor import doctor_command
 from fagen.cli.emit import emit_command
 from fagen.cli.explain import explain_command
+from fagen.cli.numerics import numerics_command
 from fagen.cli.plan import plan_command
 from fagen.cli.run import run_command
 from fagen.cli.schema import schema_command
@@ -72,6 +73,7 @@ for _name, _command in {
     "run": run_command,
     "bench": bench_command,
     "tune": tune_command,
+    "numerics": numerics_command,
     "support": support_command,
     "doctor": doctor_command,
     "schema": schema_command,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fagen.cli.device import usual_device
 from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, in_a_directory, overrides
 from fagen.cli.progress import track
 from fagen.plan.launch import Shape
+from fagen.spec.load import load_spec
 
 if TYPE_CHECKING:
     from fagen.bench.trial import PassTrial, Trial
@@ -28,7 +30,7 @@ def run_command(
         typer.Option(
             metavar="emu|N",
             help="The emulator, or the number of a CUDA device; left out: device 0, or the emulator where "
-            "there is no GPU.",
+            "there is none that runs the spec's family.",
             show_default=False,
         ),
     ] = None,
@@ -50,14 +52,13 @@ def run_command(
     ] = None,
 ) -> None:
     """Run a spec's op: errors of every pass against the reference; on a GPU also speed and its prediction."""
-    import torch
-
-    from fagen.bench.trial import emulated_trial, trial  # torch again, which most commands do without
+    from fagen.bench.trial import emulated_trial, trial  # import torch, which most commands do without
     from fagen.ops.load import load
 
-    device = device or ("0" if torch.cuda.is_available() else EMULATOR)
+    loaded = load_spec(spec, overrides(settings))
+    device = device or usual_device(loaded, EMULATOR)
     if device == EMULATOR:
-        op = load(spec, overrides(settings), device=EMULATOR)
+        op = load(loaded, device=EMULATOR)
         for _ in track([op.name], lambda name: f"compiling {name}"):
             op.prepare()
         runs = track(range(seed, seed + (seeds or 1)), lambda run: f"seed {run}")
@@ -67,7 +68,7 @@ def run_command(
     elif seeds or trace:
         raise typer.BadParameter("--seeds, --trace: allowed only with --device emu")
     else:
-        done = trial(load(spec, overrides(settings)), shape or GPU_SHAPE, seed, int(device))
+        done = trial(load(loaded), shape or GPU_SHAPE, seed, int(device))
     typer.echo(report(done))
     if trace:
         typer.echo(f"  trace    {trace}; ui.perfetto.dev shows it")
@@ -92,7 +93,7 @@ def report(done: Trial) -> str:
 def _pass(own: PassTrial, emulated: bool) -> tuple[str, ...]:
     return (
         f"  {own.plan.direction}",
-        *(f"    {x.name:5}  largest error {x.error:.2e}; allowed {x.allowed:.2e}" for x in own.deviations),
+        *(f"    {x.name:5}  {x.measure} {x.error:.2e}; allowed {x.allowed:.2e}" for x in own.deviations),
         *((f"    time   {own.seconds:.2f} s of this CPU",) if emulated else _timed(own)),
     )
 

@@ -25,7 +25,7 @@ Mask = str | Window
 WINDOWS: dict[str, Window] = {"none": (None, None), "causal": (None, 0)}
 
 UNPACKED = (None,) * len(Packing._fields)
-_NAMES = {getattr(torch, dtype.torch): dtype.name for dtype in DTYPES.values()}
+_NAMES = {getattr(torch, dtype.torch): dtype.name for dtype in DTYPES.values() if dtype.bytes > 1}
 _ALLOWED = {
     "softcap": "a positive float, or None",
     "layout": "bshd, bhsd, thd, or None",
@@ -68,7 +68,10 @@ def request_of(
     check_are_tensors(q, k, v)
     if q.dtype not in _NAMES:
         allowed = ", ".join(map(str, _NAMES))
-        raise ArgumentError(f"dtype: q is {q.dtype}; allowed: {allowed}, for all three")
+        raise ArgumentError(
+            f"dtype: q is {q.dtype}; allowed: {allowed}, for all three (8-bit tensors, which come with "
+            "descales, are for the op of a spec: fagen.load)"
+        )
     is_packed = packing[:2] != (None, None) if layout is None else layout == "thd"
     layout = ("thd" if is_packed else "bshd") if layout is None else layout
     dim, dim_v = (x.shape[-1] if x.dim() else 0 for x in (q, v))

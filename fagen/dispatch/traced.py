@@ -81,7 +81,7 @@ def traced(
 def _forward(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     of = _Rest(*rest)
     op = op_for(q, k, v, *of.choice)
-    out, lse, _ = op.forward(q, k, v, _packing(of), of.seed, of.scale, of.dropout_p)
+    out, lse, _ = op.forward(q, k, v, _packing(of), None, of.seed, of.scale, of.dropout_p)
     assert lse is not None  # it is wanted
     return out, lse
 

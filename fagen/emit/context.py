@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ from fagen.hw.dtypes import DTYPES
 from fagen.plan import params
 from fagen.plan.ir import Plan
 from fagen.plan.kernels import KernelPlan
+
+E4M3_MAX = 448.0  # of an 8-bit P
 
 # Which of the orders in sched/ each schedule.scheduler hands items out in.
 _ORDERS = {
@@ -151,23 +154,27 @@ def _softmax(plan: Plan) -> dict[str, Any]:
 
 
 def _v3_forward(plan: Plan) -> dict[str, Any]:
-    tiling = plan.tiling
+    problem, tiling = plan.spec.problem, plan.tiling
     has_growth = tiling.growth is not None
     sequence = "Batched"
-    if plan.spec.problem.layout == "thd":
+    if problem.layout == "thd":
         sequence = "Packed"
     elif tiling.pack_gqa:
         sequence = "Grouped"
     headers = {
+        "attn/block_descale.cuh": problem.scales_blocks,
+        "attn/descale.cuh": problem.is_fp8 and not problem.scales_blocks,
         "attn/mask.cuh": True,
-        "attn/softcap.cuh": plan.spec.problem.softcap is not None,
+        "attn/softcap.cuh": problem.softcap is not None,
         "attn/softmax.cuh": True,
         "epilogue/clear_rows.cuh": sequence == "Packed",
         "epilogue/store_lse.cuh": True,
         "epilogue/warpgroup_registers.cuh": not tiling.own_o,
         "epilogue/warpgroup_tma.cuh": tiling.own_o,
+        "mma/promote.cuh": tiling.promote_every is not None,
         "mma/sm80.cuh": has_growth,
-        "mma/sm90.cuh": True,
+        "mma/sm90.cuh": not problem.is_fp8,
+        "mma/sm90_fp8.cuh": problem.is_fp8,
         "pipe/stream.cuh": True,
         "pipe/turns.cuh": tiling.pingpong,
         "ptx/elect.cuh": True,
@@ -175,6 +182,7 @@ def _v3_forward(plan: Plan) -> dict[str, Any]:
         "ptx/shared.cuh": True,
         "ptx/uniform.cuh": True,
         "role/load.cuh": True,
+        "role/transpose.cuh": tiling.transposers > 0,
         "sched/batched.cuh": sequence == "Batched",
         "sched/counter.cuh": tiling.has_counters,
         "sched/grouped.cuh": sequence == "Grouped",
@@ -185,10 +193,54 @@ def _v3_forward(plan: Plan) -> dict[str, Any]:
     }
     return {
         "headers": _used(headers),
-        "growth": _float(2.0**tiling.growth) if tiling.growth is not None else None,
+        "growth": _growth(plan),
         "handout": "Counter" if tiling.has_counters else f"Rounds<{tiling.cluster}>",
         "sequence": sequence,
         **_softmax(plan),
+        **(_fp8(plan) if problem.is_fp8 else _16_bits()),
+    }
+
+
+def _growth(plan: Plan) -> str | None:
+    """The sum of a lane's part of a row above which its P is not to be trusted."""
+    tiling = plan.tiling
+    if tiling.growth is None:
+        return None
+    return _float(E4M3_MAX if tiling.is_fp8 else 2.0**tiling.growth)
+
+
+def _16_bits() -> dict[str, Any]:
+    return {
+        "bytes": "",
+        "out": "T",
+        "v": "v",
+        "softmax": "attn::Softmax<1>",
+        "score_scale": "p.scale_log2",
+        "softcap_scale": "p.softcap_scale",
+        "round": "mma::round<T>",
+    }
+
+
+def _fp8(plan: Plan) -> dict[str, Any]:
+    problem, tiling = plan.spec.problem, plan.tiling
+    growth = tiling.growth or tiling.lazy_rescale or 0  # log2 of what P may exceed its rows' references by
+    descales = "HeadDescales"
+    if problem.fp8 is not None and problem.scales_blocks:
+        descales = f"BlockDescales<{problem.fp8.block}, kTileKv>"
+    qk = "descales.qk()" if problem.scales_blocks else "descales.qk"
+    scale = f"fmaxf(p.scale_log2 * {qk}, attn::kLeastScale)" if problem.softcap is None else "p.scale_log2"
+    return {
+        "bytes": ", 1",
+        "out": "Out",
+        "dtype_out": DTYPES[problem.dtype_out],
+        "descales": descales,
+        "v": "vt" if tiling.transposers else "v",
+        "softmax": "Cfg::Softmax",
+        "score_scale": "p.scale_log2" if problem.scales_blocks else scale,
+        "tile_scale": scale,
+        "softcap_scale": f"p.softcap_scale * {qk}",
+        "round": "mma::round_e4m3<Cfg::KeyOrder>",
+        "p_offset": math.floor(math.log2(E4M3_MAX) - growth),
     }
 
 
@@ -215,7 +267,8 @@ def _float(value: float) -> str:
 def _problem_lines(plan: Plan) -> list[str]:
     problem = plan.spec.problem
     dims = f"head_dim {problem.head_dim}, head_dim_v {problem.dim_v}"
-    lines = [f"problem: {problem.dtype}, {dims}, layout {problem.layout}", _mask_line(*problem.window)]
+    dtype = f"{problem.dtype} to {problem.dtype_out}" if problem.is_fp8 else problem.dtype
+    lines = [f"problem: {dtype}, {dims}, layout {problem.layout}", _mask_line(*problem.window)]
     if problem.softcap is not None:
         lines.append(f"soft cap {problem.softcap:g}: scores are cap * tanh(score / cap), before the mask")
     if problem.dropout:

@@ -9,7 +9,7 @@ from fagen.emu.run import run
 from fagen.emu.tensormap import encode
 from fagen.plan.arguments import Arguments
 from fagen.plan.kernels import KernelPlan
-from fagen.plan.launch import Launch
+from fagen.plan.launch import Grid, Launch
 from fagen.plan.params import pack
 
 SMS = 4  # of the emulated GPU: few, so that persistent CTAs have several work items at small sizes, too
@@ -30,7 +30,7 @@ class Emulated:
 class Launcher:
     """One kernel at one grid and one set of shapes and strides; a call takes addresses and runs it all."""
 
-    def __init__(self, kernel: Kernel, launch: Launch, arguments: Arguments):
+    def __init__(self, kernel: Kernel, launch: Grid, arguments: Arguments):
         self._kernel = kernel
         self._launch = launch
         self._arguments = arguments

@@ -20,5 +20,7 @@ DTYPES: dict[str, DType] = {
     for t in (
         DType("fp16", 2, "__half", "float16"),
         DType("bf16", 2, "__nv_bfloat16", "bfloat16"),
+        DType("e4m3", 1, "fagen::e4m3", "float8_e4m3fn"),
+        DType("e5m2", 1, "fagen::e5m2", "float8_e5m2"),
     )
 }

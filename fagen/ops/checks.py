@@ -16,7 +16,8 @@ from torch.autograd import forward_ad
 
 from fagen.errors import ArgumentError
 from fagen.hw.dtypes import DTYPES
-from fagen.ops.layout import AXES, BATCH_ROW_HEAD, Packing
+from fagen.ops.descales import Descales, check_descales
+from fagen.ops.layout import Packing, axes, shape_of
 from fagen.ops.packing import check_packing
 from fagen.spec.model import Problem
 
@@ -28,14 +29,25 @@ Device = Literal["emu"] | None
 
 
 def torch_dtype(problem: Problem) -> torch.dtype:
-    """The dtype of q, k, v and out."""
+    """The dtype of q, k and v."""
     return getattr(torch, DTYPES[problem.dtype].torch)
 
 
+def out_dtype(problem: Problem) -> torch.dtype:
+    """The dtype of out."""
+    return getattr(torch, DTYPES[problem.dtype_out].torch)
+
+
 def check_tensors(
-    problem: Problem, q: Any, k: Any, v: Any, packing: Packing | None = None, device: Device = None
+    problem: Problem,
+    q: Any,
+    k: Any,
+    v: Any,
+    packing: Packing | None = None,
+    device: Device = None,
+    descales: Descales | None = None,
 ) -> None:
-    """Type, device, dtype, rank and sizes of q, k, v and offsets, which may be fake tensors.
+    """Type, device, dtype, rank and sizes of q, k, v, offsets and descales, which may be fake tensors.
 
     The op runs on `device`. Raises ArgumentError.
     """
@@ -57,6 +69,8 @@ def check_tensors(
     _check_sizes(problem, tensors)
     if packing is not None:
         check_packing(packing, q)
+    if descales is not None:
+        check_descales(problem, descales, shape_of(problem, q, k, packing), q)
 
 
 def check_are_tensors(q: Any, k: Any, v: Any) -> None:
@@ -131,11 +145,13 @@ def _unreadable(problem: Problem, name: str, x: Tensor) -> str:
     if last != 1:
         return f"stride of its last dimension is {last}; allowed: 1 (use {name}.contiguous())"
     step = ALIGNMENT // x.element_size()
-    for axis, size, stride in zip(AXES[problem.layout], x.shape, strides, strict=False):
+    names = axes(problem, name)
+    remedy = f"use {name}.contiguous()" if names[-1] == "head_dim" else "leave room for such a number of keys"
+    for axis, size, stride in zip(names, x.shape, strides, strict=False):
         if size > 1 and stride % step:
             return (
                 f"stride of its {axis} dimension is {stride} elements; allowed: multiples of {step}, so that "
-                f"every row starts {ALIGNMENT}-byte aligned (use {name}.contiguous())"
+                f"every row starts {ALIGNMENT}-byte aligned ({remedy})"
             )
     if x.data_ptr() % ALIGNMENT:
         return (
@@ -163,34 +179,40 @@ def _check_device(tensors: dict[str, Tensor], device: Device) -> None:
 
 
 def _check_sizes(problem: Problem, tensors: dict[str, Tensor]) -> None:
-    names = AXES[problem.layout]
-    axes = f"({', '.join(names)}) (problem.layout: {problem.layout})"
+    named = {name: axes(problem, name) for name in tensors}
+    read_as = f"({', '.join(named['q'])})"
+    if problem.v_transposed:
+        read_as += f", v as ({', '.join(named['v'])})"
+    read_as += f" (problem.layout: {problem.layout})"
     for name, x in tensors.items():
-        if x.dim() != len(names):
-            raise ArgumentError(f"{name}: has shape {_shape(x)}; allowed: {len(names)} dimensions, {axes}")
+        if x.dim() != len(named[name]):
+            raise ArgumentError(
+                f"{name}: has shape {_shape(x)}; allowed: {len(named[name])} dimensions, {read_as}"
+            )
+    sizes = {name: dict(zip(named[name], x.shape, strict=True)) for name, x in tensors.items()}
     for name, dim, key in (
         ("q", problem.head_dim, "head_dim"),
         ("k", problem.head_dim, "head_dim"),
         ("v", problem.dim_v, "head_dim" if problem.head_dim_v is None else "head_dim_v"),
     ):
-        if tensors[name].shape[-1] != dim:
+        if (found := sizes[name]["head_dim"]) != dim:
+            place = "last" if named[name][-1] == "head_dim" else "third"
             raise ArgumentError(
-                f"{name}: has shape {_shape(tensors[name])}, last dimension {tensors[name].shape[-1]}; "
-                f"allowed: {dim} (problem.{key}), dimensions {axes}"
+                f"{name}: has shape {_shape(tensors[name])}, {place} dimension {found}; "
+                f"allowed: {dim} (problem.{key}), dimensions {read_as}"
             )
-    batch, _, head = BATCH_ROW_HEAD[problem.layout]
-    q, k, v = tensors.values()
 
     def refuse(name: str, what: str) -> None:
         found = ", ".join(f"{key} {_shape(x)}" for key, x in tensors.items())
-        raise ArgumentError(f"{name}: {what}; found {found}, read as {axes}")
+        raise ArgumentError(f"{name}: {what}; found {found}, read as {read_as}")
 
-    if batch is not None and q.shape[batch] != k.shape[batch]:
-        refuse("k", f"batch is {k.shape[batch]}; allowed: {q.shape[batch]}, as in q")
-    for axis, name in enumerate(names[:-1]):
-        if v.shape[axis] != k.shape[axis]:
-            refuse("v", f"{name} is {v.shape[axis]}; allowed: {k.shape[axis]}, as in k")
-    heads_q, heads_kv = q.shape[head], k.shape[head]
+    of_q, of_k, of_v = sizes.values()
+    if "batch" in of_q and of_q["batch"] != of_k["batch"]:
+        refuse("k", f"batch is {of_k['batch']}; allowed: {of_q['batch']}, as in q")
+    for axis in named["k"][:-1]:
+        if of_v[axis] != of_k[axis]:
+            refuse("v", f"{axis} is {of_v[axis]}; allowed: {of_k[axis]}, as in k")
+    heads_q, heads_kv = of_q["heads"], of_k["heads"]
     if heads_q != heads_kv and (heads_kv == 0 or heads_q % heads_kv):
         refuse("k", f"heads is {heads_kv}; allowed: a divisor of q's {heads_q} heads")
 

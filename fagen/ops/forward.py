@@ -13,8 +13,17 @@ import torch
 from torch import Tensor
 
 from fagen.errors import ArgumentError, PlanError
-from fagen.ops.checks import ALIGNMENT, Device, check_dropout, check_memory, check_scale, check_tensors
+from fagen.ops.checks import (
+    ALIGNMENT,
+    Device,
+    check_dropout,
+    check_memory,
+    check_scale,
+    check_tensors,
+    out_dtype,
+)
 from fagen.ops.counters import counters_of
+from fagen.ops.descales import Descales, step_of
 from fagen.ops.kernels import Kernels, Launches
 from fagen.ops.layout import Packing, contiguous, result_sizes, shape_of, strides_of
 from fagen.ops.packing import check_values
@@ -46,6 +55,7 @@ class Forward:
         self.kernels = Kernels(spec, arch, "forward")
         self._name, self._problem = spec.name, spec.problem
         self._has_row_stats = Schema(spec).has_row_stats
+        self._out_dtype = out_dtype(spec.problem)
         self._device: Device = device
         self._calls: Remembered[_Call] = Remembered()
 
@@ -55,6 +65,7 @@ class Forward:
         k: Tensor,
         v: Tensor,
         packing: Packing | None,
+        descales: Descales | None,
         seed: Tensor | None,
         scale: float | None = None,
         dropout_p: float = 0.0,
@@ -62,7 +73,8 @@ class Forward:
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """out, LSE if wanted, and v1's m and l, fp32 [2, batch, heads_q, seqlen_q]; None: not there.
 
-        `seed`, int64 [1], is that of the dropout mask. The rest is as in `AttentionOp.__call__`.
+        `descales` are those of 8-bit q, k and v; `seed`, int64 [1], is that of the dropout mask. The rest is
+        as in `AttentionOp.__call__`.
         """
         try:
             q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
@@ -73,7 +85,7 @@ class Forward:
                 v.shape, v.stride(), v.dtype, v.device,
                 (q_at | k_at | v_at) % ALIGNMENT, scale, dropout_p,
             )
-            offsets_at = 0, 0
+            offsets_at, descales_at = (0, 0), (0, 0, 0)
             if packing is not None:
                 cu_q, cu_k, max_q, max_k = packing
                 key += (
@@ -81,18 +93,27 @@ class Forward:
                     cu_k.shape, cu_k.stride(), cu_k.dtype, cu_k.device, max_k,
                 )
                 offsets_at = cu_q.data_ptr(), cu_k.data_ptr()
+            if descales is not None:
+                of_q, of_k, of_v = descales
+                key += (
+                    of_q.shape, of_q.stride(), of_q.dtype, of_q.device,
+                    of_k.shape, of_k.stride(), of_k.dtype, of_k.device,
+                    of_v.shape, of_v.stride(), of_v.dtype, of_v.device,
+                )
+                descales_at = of_q.data_ptr(), of_k.data_ptr(), of_v.data_ptr()
             # fmt: on
             call = self._calls.get(key)
         except (RuntimeError, TypeError):  # no strides, no storage or no hash
-            self._check(q, k, v, packing, scale, dropout_p)
+            self._check(q, k, v, packing, descales, scale, dropout_p)
             raise
         if call is None:
-            call = self._new_call(q, k, v, packing, *self._check(q, k, v, packing, scale, dropout_p))
+            numbers = self._check(q, k, v, packing, descales, scale, dropout_p)
+            call = self._new_call(q, k, v, packing, descales, *numbers)
             self._calls[key] = call
         if packing is not None:
             check_values(packing, q.shape[0], k.shape[0])
 
-        out = q.new_empty(call.out_sizes)
+        out = q.new_empty(call.out_sizes, dtype=self._out_dtype)
         lse = q.new_empty(call.lse_sizes, dtype=torch.float32) if want_lse else None
         row_stats = q.new_empty((2, *call.lse_sizes), dtype=torch.float32) if self._has_row_stats else None
         if call.launcher is None:
@@ -117,31 +138,49 @@ class Forward:
                 0 if counters is None else counters.data_ptr(),
                 0 if seed is None else seed.data_ptr(),
                 *offsets_at,
+                *descales_at,
             )
         return out, lse, row_stats
 
     def _check(
-        self, q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, scale: float | None, dropout_p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        packing: Packing | None,
+        descales: Descales | None,
+        scale: float | None,
+        dropout_p: float,
     ) -> tuple[float, float]:
         """The numbers to compute with."""
-        check_tensors(self._problem, q, k, v, packing, self._device)
+        check_tensors(self._problem, q, k, v, packing, self._device, descales)
         check_memory(self._problem, q, k, v)
         return check_scale(self._problem, scale), check_dropout(self._problem, dropout_p)
 
     def _new_call(
-        self, q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, scale: float, dropout_p: float
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        packing: Packing | None,
+        descales: Descales | None,
+        scale: float,
+        dropout_p: float,
     ) -> _Call:
         problem, device = self._problem, q.device.index
         plan, (kernel,), sms = self.kernels.on(device)
         out_sizes, lse_sizes = result_sizes(problem, q)
         strides = {"q": q.stride(), "k": k.stride(), "v": v.stride(), "out": contiguous(out_sizes)}
-        by_axis = {name: strides_of(problem, own) for name, own in strides.items()}
+        by_axis = {name: strides_of(problem, own, name) for name, own in strides.items()}
+        steps = {} if descales is None else {name: step_of(x) for name, x in descales._asdict().items()}
         shape = shape_of(problem, q, k, packing)
         try:
             to_launch = launch(plan, shape, scale, sms, dropout_p)
             launcher = None
             if to_launch.grid:
-                launcher = kernel.launcher(to_launch, arguments(kernel.plan, shape, to_launch, by_axis))
+                launcher = kernel.launcher(
+                    to_launch, arguments(kernel.plan, shape, to_launch, by_axis, steps)
+                )
         except PlanError as error:  # here it is the tensors that are too large
             raise ArgumentError(str(error)) from error
         sizes = workspaces(plan, shape)

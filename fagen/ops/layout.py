@@ -23,6 +23,14 @@ BATCH_ROW_HEAD: dict[str, tuple[int | None, int, int]] = {
 }
 
 
+TRANSPOSED = ("batch", "heads", "head_dim", "sequence")  # of v, with problem.v_transposed
+
+
+def axes(problem: Problem, name: str) -> tuple[str, ...]:
+    """The axes of q, k or v, or of what has the same."""
+    return TRANSPOSED if name == "v" and problem.v_transposed else AXES[problem.layout]
+
+
 class Packing(NamedTuple):
     """Where sequences start in packed tensors: what an op of layout thd takes beside q, k and v."""
 
@@ -60,8 +68,10 @@ def result_sizes(problem: Problem, q: Tensor) -> tuple[tuple[Any, ...], tuple[An
     return (*q.shape[:-1], problem.dim_v), (*sequences, q.shape[head], q.shape[row])
 
 
-def strides_of(problem: Problem, strides: Sequence[int]) -> Strides:
-    """A tensor's strides by what they step along."""
+def strides_of(problem: Problem, strides: Sequence[int], name: str = "") -> Strides:
+    """A tensor's strides by what they step along; a row of a transposed v is of keys."""
+    if name == "v" and problem.v_transposed:
+        return Strides(batch=strides[0], row=strides[2], head=strides[1])
     batch, row, head = BATCH_ROW_HEAD[problem.layout]
     return Strides(0 if batch is None else strides[batch], strides[row], strides[head])
 

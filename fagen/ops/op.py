@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 
 from fagen.ops.backward import Backward
 from fagen.ops.checks import Device, check_dropout, check_scale, check_tensors
+from fagen.ops.descales import Descales, given_descales
 from fagen.ops.forward import Forward
 from fagen.ops.layout import Packing
 from fagen.ops.packing import refuse_packing
@@ -45,6 +46,7 @@ class AttentionOp:
         self.forward = Forward(spec, arch, device)
         self.backward = Backward(spec, arch, device) if "backward" in spec.problem.passes else None
         self._has_dropout = spec.problem.dropout
+        self._is_fp8 = spec.problem.is_fp8
         self._is_packed = spec.problem.layout == "thd"
         self._torch_op = register(self.name, spec, self.forward, self.backward, device)
 
@@ -55,6 +57,9 @@ class AttentionOp:
         k: Tensor,
         v: Tensor,
         *,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
         return_lse: Literal[False] = False,
@@ -67,6 +72,9 @@ class AttentionOp:
         k: Tensor,
         v: Tensor,
         *,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
         return_lse: Literal[True],
@@ -83,6 +91,9 @@ class AttentionOp:
         max_seqlen_q: int,
         max_seqlen_k: int,
         *,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
         return_lse: Literal[False] = False,
@@ -99,6 +110,9 @@ class AttentionOp:
         max_seqlen_q: int,
         max_seqlen_k: int,
         *,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
         scale: float | None = None,
         dropout_p: float = 0.0,
         return_lse: Literal[True],
@@ -113,6 +127,9 @@ class AttentionOp:
         cu_seqlens_k: Tensor | None = None,
         max_seqlen_q: int | None = None,
         max_seqlen_k: int | None = None,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
         *,
         scale: float | None = None,
         dropout_p: float = 0.0,
@@ -141,6 +158,14 @@ class AttentionOp:
         [tokens_q, heads_q, head_dim_v], LSE [heads_q, tokens_q]; rows after the last sequence are 0 and -inf,
         and 0 in gradients.
 
+        Of an 8-bit dtype q, k and v stand for themselves times q_descale, k_descale and v_descale, fp32 on
+        the same device, which such an op must be given and others are refused. problem.fp8.scale says what
+        they are: with head [batch, heads_kv] (thd: [sequences, heads_kv]), the query heads of a K/V head
+        sharing that of q, or [1] for all; with block [batch, heads_q, ceil(seqlen_q / 128)] of q and
+        [batch, heads_kv, ceil(seqlen_k / 128)] of k and v, one for each 128 rows. out has problem.out_dtype.
+        With problem.v_transposed v is [batch, heads_kv, head_dim_v, seqlen_k] in either layout, its keys
+        contiguous, its rows 16-byte aligned and seqlen_k a multiple of 4. There are no gradients.
+
         Raises ArgumentError before anything runs; PlanError, CompileError or LaunchError at the first call
         on a device, which builds the kernel (see `prepare`). The emulator returns when out is there, and
         raises EmulatorError for whatever is wrong with the kernel. Gradients: see `Backward.__call__`.
@@ -151,20 +176,24 @@ class AttentionOp:
             packing = Packing(*given)
         elif given != _NOTHING:
             refuse_packing(self.spec.problem, given)
-        is_plain = _is_plain(q, k, v, packing)
+        descales = None
+        if self._is_fp8 or not (q_descale is k_descale is v_descale is None):
+            descales = given_descales(self.spec.problem, q_descale, k_descale, v_descale)
+        is_plain = _is_plain(q, k, v, packing, descales)
         if not is_plain and not torch.compiler.is_compiling():
             # The dispatcher's own complaint would name no key.
-            check_tensors(self.spec.problem, q, k, v, packing, self.device)
+            check_tensors(self.spec.problem, q, k, v, packing, self.device, descales)
             scale = check_scale(self.spec.problem, scale)
         seed = None
         if self._has_dropout or dropout_p != 0:
             dropout_p = check_dropout(self.spec.problem, dropout_p)
             seed = draw_seed(q, dropout_p)
         if is_plain:
-            out, lse, _ = self.forward(q, k, v, packing, seed, scale, dropout_p, return_lse)
+            out, lse, _ = self.forward(q, k, v, packing, descales, seed, scale, dropout_p, return_lse)
         else:
             dropout = ((), ()) if seed is None else ((seed,), (dropout_p,))
-            out, lse, *_ = self._torch_op(q, k, v, *(packing or ()), *dropout[0], scale, *dropout[1])
+            extra = (*(packing or ()), *(descales or ()), *dropout[0])
+            out, lse, *_ = self._torch_op(q, k, v, *extra, scale, *dropout[1])
         return (out, lse) if return_lse else out  # type: ignore[return-value]
 
     def __repr__(self) -> str:
@@ -182,7 +211,7 @@ class AttentionOp:
                 own.kernels.on(device)
 
 
-def _is_plain(q: Tensor, k: Tensor, v: Tensor, packing: Packing | None) -> bool:
+def _is_plain(q: Tensor, k: Tensor, v: Tensor, packing: Packing | None, descales: Descales | None) -> bool:
     """Whether nothing but the kernel needs to see this call: no tracing, no gradients, no wrapped tensors."""
     return not (
         torch.compiler.is_compiling()
@@ -192,7 +221,9 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor, packing: Packing | None) -> bool:
         or k.__class__ is not Tensor
         or v.__class__ is not Tensor
         or (packing is not None and any(x.__class__ is not Tensor for x in packing.offsets))
+        or (descales is not None and any(x.__class__ is not Tensor for x in descales))
         or ((q.requires_grad or k.requires_grad or v.requires_grad) and torch.is_grad_enabled())
+        or (descales is not None and any(x.requires_grad for x in descales) and torch.is_grad_enabled())
         or torch._C._len_torch_dispatch_stack()
         or forward_ad._current_level >= 0
     )

@@ -1,7 +1,8 @@
 """What the kernels must compute, in plain PyTorch: this module is the specification.
 
 `attention` is exact (fp64 unless told otherwise); `plain_attention` is what an eager model would write in
-the input dtype; `allowed_error` turns the error of the second into the tolerance for a kernel.
+the input dtype; `allowed_error` turns the error of the second into the tolerance for a kernel. 8-bit tensors
+are what `reference_fp8.dequantized` says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 from fagen.spec.model import Problem
+
+ALLOWED_RELATIVE_ERROR = 6e-2  # of 8-bit kernels
 
 
 def attention(
@@ -92,13 +95,20 @@ def plain_attention(
 
 
 def allowed_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:
-    """Largest absolute error that `out` of a right kernel may have against `exact`, from `attention`.
+    """Largest `error` that `out` of a right kernel may have against `exact`, from `attention`.
 
     Twice the error of `plain`, from `plain_attention`, plus 1e-4 (fp16) or 4e-4 (bf16) times
-    max(1, largest absolute exact value).
+    max(1, largest absolute exact value). With an 8-bit dtype ALLOWED_FP8_ERROR.
     """
+    if problem.is_fp8:
+        return ALLOWED_RELATIVE_ERROR
     plain_error, rounding = _errors(problem, plain, exact)
     return 2 * plain_error + rounding
+
+
+def relative_error(found: Tensor, exact: Tensor) -> float:
+    """The L2 norm of the error, as a share of that of `exact`; NaN where there is one."""
+    return ((found.to(exact.dtype) - exact).norm() / exact.norm().clamp(min=1e-30)).item()
 
 
 def allowed_gradient_error(problem: Problem, plain: Tensor, exact: Tensor) -> float:

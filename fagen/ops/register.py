@@ -16,7 +16,7 @@ from torch._ops import OpOverload
 
 from fagen.errors import ArgumentError
 from fagen.ops.backward import Backward, Gradients, Inputs
-from fagen.ops.checks import Device, check_tensor, check_tensors
+from fagen.ops.checks import Device, check_tensor, check_tensors, out_dtype
 from fagen.ops.forward import Forward
 from fagen.ops.layout import result_sizes
 from fagen.ops.schema import Schema
@@ -62,18 +62,18 @@ def _define_forward(name: str, spec: Spec, forward: Forward, device: Device) -> 
     schema, problem = Schema(spec), spec.problem
 
     def run(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-        packing, seed, _, options = schema.read(rest, backward=False)
+        packing, descales, seed, _, options = schema.read(rest, backward=False)
         _check_seed(seed, q)
-        return tuple(x for x in forward(q, k, v, packing, seed, *options) if x is not None)
+        return tuple(x for x in forward(q, k, v, packing, descales, seed, *options) if x is not None)
 
     def fake(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-        packing, seed, *_ = schema.read(rest, backward=False)
-        check_tensors(problem, q, k, v, packing, device)
+        packing, descales, seed, *_ = schema.read(rest, backward=False)
+        check_tensors(problem, q, k, v, packing, device, descales)
         _check_seed(seed, q)
         out_sizes, lse_sizes = result_sizes(problem, q)
         row_stats = [(2, *lse_sizes)] if schema.has_row_stats else []
         in_fp32 = (q.new_empty(sizes, dtype=torch.float32) for sizes in (lse_sizes, *row_stats))
-        return q.new_empty(out_sizes), *in_fp32
+        return q.new_empty(out_sizes, dtype=out_dtype(problem)), *in_fp32
 
     define(schema.forward(name), run, fake)
 
@@ -88,7 +88,7 @@ def _define_backward(name: str, spec: Spec, backward: Backward) -> None:
 
     def read(args: tuple[Any, ...]) -> tuple[Inputs, tuple[Any, ...]]:
         dout, dlse, q, k, v, out, lse, *others = args
-        packing, seed, row_stats, options = schema.read(others, backward=True)
+        packing, _, seed, row_stats, options = schema.read(others, backward=True)
         return Inputs(dout, dlse, q, k, v, out, lse, packing, seed, row_stats), options
 
     def run(*args: Any) -> Gradients:
@@ -119,15 +119,19 @@ def define_autograd(name: str, backward: Callable, keep: Callable) -> None:
     torch.library.register_autograd(f"fagen::{name}", backward, setup_context=keep, lib=_LIBRARY)
 
 
+def refuse_gradients(name: str, why: str) -> None:
+    """Have differentiating the op `name` be an ArgumentError that says `why`."""
+
+    def refuse(ctx: Any, *grads: Tensor) -> None:
+        raise ArgumentError(why)
+
+    torch.library.register_autograd(f"fagen::{name}", refuse, lib=_LIBRARY)
+
+
 def refuse_second_derivatives(gradient: str, of: str) -> None:
-    """Have differentiating the op `gradient` be an ArgumentError; its gradients are those of `of`."""
-
-    def second(ctx: Any, *grads: Tensor) -> None:
-        raise ArgumentError(
-            f"create_graph: the gradients of {of} were differentiated; allowed: first derivatives"
-        )
-
-    torch.library.register_autograd(f"fagen::{gradient}", second, lib=_LIBRARY)
+    """The same of the op `gradient`, whose results are gradients of `of`."""
+    why = f"create_graph: the gradients of {of} were differentiated; allowed: first derivatives"
+    refuse_gradients(gradient, why)
 
 
 def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
@@ -138,7 +142,7 @@ def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*row_stats)
         q, k, v, *rest = inputs
-        packing, seed, _, ctx.options = schema.read(rest, backward=False)
+        packing, _, seed, _, ctx.options = schema.read(rest, backward=False)
         ctx.lengths = () if packing is None else packing.lengths
         offsets = () if packing is None else packing.offsets
         seeds = () if seed is None else (seed,)
@@ -159,9 +163,11 @@ def _define_autograd(name: str, gradient: str, schema: Schema) -> None:
 
 
 def _refuse_autograd(name: str, spec: Spec) -> None:
+    given = "q, k, v or descales" if spec.problem.is_fp8 else "q, k, v"
+
     def backward(ctx: Any, *grads: Tensor) -> None:
         raise ArgumentError(
-            f"q, k, v: require grad, but {name} has no backward (problem.passes: "
+            f"{given}: require grad, but {name} has no backward (problem.passes: "
             f"{list(spec.problem.passes)}); call it under torch.no_grad() or on detached tensors"
         )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from fagen.ops.descales import Descales
 from fagen.ops.layout import Packing
 from fagen.spec.model import Spec
 
@@ -16,6 +17,7 @@ class Rest(NamedTuple):
     """What follows the tensors that every op has."""
 
     packing: Packing | None  # of packed sequences
+    descales: Descales | None  # of 8-bit q, k and v
     seed: Tensor | None  # of the dropout mask, int64 [1]
     row_stats: Tensor | None  # v1's backward: the forward's m and l, fp32 [2, batch, heads_q, seqlen_q]
     options: tuple[Any, ...]  # scale, and dropout_p where there is dropout; defaults may be left out
@@ -26,6 +28,7 @@ class Schema:
 
     def __init__(self, spec: Spec):
         self._packed = spec.problem.layout == "thd"
+        self._is_fp8 = spec.problem.is_fp8
         self._dropout = spec.problem.dropout
         self.has_row_stats = spec.family == "v1"  # Algorithm 1's m and l
 
@@ -49,6 +52,7 @@ class Schema:
         given = iter(rest)
         return Rest(
             packing=Packing(*islice(given, len(Packing._fields))) if self._packed else None,
+            descales=Descales(*islice(given, len(Descales._fields))) if self._is_fp8 else None,
             seed=next(given) if self._dropout else None,
             row_stats=next(given) if self.has_row_stats and backward else None,
             options=tuple(given),
@@ -58,6 +62,7 @@ class Schema:
         arguments = {
             "Tensor cu_seqlens_q, Tensor cu_seqlens_k": self._packed,
             "SymInt max_seqlen_q, SymInt max_seqlen_k": self._packed,
+            "Tensor q_descale, Tensor k_descale, Tensor v_descale": self._is_fp8,
             "Tensor seed": self._dropout,
             "Tensor row_stats": self.has_row_stats and backward,
             "float? scale=None": True,

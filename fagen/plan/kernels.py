@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fagen.hw.dtypes import DTYPES
-from fagen.plan import params, v1_params, v2_backward_params
+from fagen.plan import params, v1_params, v2_backward_params, v3_params
 from fagen.plan.ir import Barrier, Buffer, Plan
 from fagen.plan.params import Param
 
@@ -48,6 +48,9 @@ def main_kernel(plan: Plan) -> KernelPlan:
     return next(kernel for kernel in kernels(plan) if kernel.name == plan.direction)
 
 
+_FORWARD_PARAMS = {"v1": v1_params.forward, "v2": params.forward, "v3": v3_params.forward}
+
+
 def _forward(plan: Plan) -> KernelPlan:
     return KernelPlan(
         plan=plan,
@@ -55,7 +58,7 @@ def _forward(plan: Plan) -> KernelPlan:
         symbol=f"fagen_{plan.spec.name}_fwd",
         template=f"{plan.spec.family}/forward.cu.j2",
         threads=plan.tiling.threads,
-        params=v1_params.forward() if plan.spec.family == "v1" else params.forward(plan),
+        params=_FORWARD_PARAMS[plan.spec.family](plan),
         buffers=plan.buffers,
         barriers=plan.barriers,
     )

@@ -68,14 +68,20 @@ class Scalars(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Launch:
-    """CTAs of the 1-D grid, those of a cluster, and the kernel's scalars.
-
-    A grid of 0 is not launched: out is then 0 and LSE -inf, if they have elements at all.
-    """
+class Grid:
+    """CTAs of the 1-D grid, and those of a cluster. A grid of 0 is not launched."""
 
     grid: int
     cluster: int
+
+
+@dataclass(frozen=True)
+class Launch(Grid):
+    """The grid of an attention kernel, and its scalars.
+
+    Where the grid is 0, out is 0 and LSE -inf, if they have elements at all.
+    """
+
     scalars: Scalars
 
 

@@ -3,6 +3,8 @@
 Coordinates, innermost first:
 - batched: (column, row, head, sequence);
 - pack_gqa, q and out: (column, query head of the K/V head, row, K/V head, sequence);
+- v_transposed: v (key, column, head, sequence), k (column, key of four, four, head, sequence), of which a
+  box has two keys of every four (mma/key_order.cuh);
 - packed sequences: (column, FAR - rows left, end, FAR, head), where `rows left` counts from the box's first
   row to the sequence's end, and `end` is that end among all tokens. The second and third dimension step by
   one row, and FAR steps along the fourth go FAR rows back, as addresses are 64 bits wide: FAR * WRAP is 2^64.
@@ -58,17 +60,22 @@ def maps(plan: Plan, operands: Mapping[str, Operand], group: int) -> dict[str, T
 
     Raises PlanError for what TMA cannot describe.
     """
-    found = {}
+    found, problem = {}, plan.spec.problem
     for name, operand in operands.items():
         padded = plan.dim if name in ("q", "k") else plan.dim_v
         queries = name in ("q", "out")
+        dtype = problem.dtype_out if name == "out" else problem.dtype
         rows = WARPGROUP_ROWS if queries else plan.tiling.kv // plan.tiling.cluster
-        if plan.spec.problem.layout == "thd":
-            found[name] = _packed(plan, operand, padded, rows)
+        if problem.v_transposed and name == "v":
+            found[name] = _batched(dtype, operand, plan.tiling.kv, plan.dim_v // plan.tiling.cluster)
+        elif problem.v_transposed and name == "k":
+            found[name] = _in_fours(plan, operand, padded)
+        elif problem.layout == "thd":
+            found[name] = _packed(dtype, operand, padded, rows)
         elif queries and plan.tiling.pack_gqa:
-            found[name] = _grouped(plan, operand, padded, group)
+            found[name] = _grouped(dtype, operand, padded, group)
         else:
-            found[name] = _batched(plan, operand, padded, rows)
+            found[name] = _batched(dtype, operand, padded, rows)
         try:
             found[name].check(address=0)
         except LaunchError as error:
@@ -76,28 +83,39 @@ def maps(plan: Plan, operands: Mapping[str, Operand], group: int) -> dict[str, T
     return found
 
 
-def _batched(plan: Plan, operand: Operand, padded: int, rows: int) -> TensorMap:
-    batch, row, head = _byte_strides(plan, operand)
+def _batched(dtype: str, operand: Operand, padded: int, rows: int) -> TensorMap:
+    batch, row, head = _byte_strides(dtype, operand)
     dims = (operand.dim, operand.rows, operand.heads, operand.batch)
-    return _tensor_map(plan, dims, (row, head, batch), padded, (rows, 1, 1))
+    return _tensor_map(dtype, dims, (row, head, batch), padded, (rows, 1, 1))
 
 
-def _grouped(plan: Plan, operand: Operand, padded: int, group: int) -> TensorMap:
-    batch, row, head = _byte_strides(plan, operand)
+def _grouped(dtype: str, operand: Operand, padded: int, group: int) -> TensorMap:
+    batch, row, head = _byte_strides(dtype, operand)
     dims = (operand.dim, group, operand.rows, operand.heads // group, operand.batch)
     box = (group, WARPGROUP_ROWS // group, 1, 1)
-    return _tensor_map(plan, dims, (head, row, head * group, batch), padded, box)
+    return _tensor_map(dtype, dims, (head, row, head * group, batch), padded, box)
 
 
-def _packed(plan: Plan, operand: Operand, padded: int, rows: int) -> TensorMap:
-    _, row, head = _byte_strides(plan, operand)
+def _in_fours(plan: Plan, operand: Operand, padded: int) -> TensorMap:
+    if operand.rows % 4:
+        raise PlanError(
+            f"{plan.spec.name}: seqlen_k is {operand.rows}; allowed with problem.v_transposed: multiples of 4"
+        )
+    dtype = plan.spec.problem.dtype
+    batch, row, head = _byte_strides(dtype, operand)
+    dims = (operand.dim, 4, operand.rows // 4, operand.heads, operand.batch)
+    return _tensor_map(dtype, dims, (row, 4 * row, head, batch), padded, (2, plan.tiling.kv // 4, 1, 1))
+
+
+def _packed(dtype: str, operand: Operand, padded: int, rows: int) -> TensorMap:
+    _, row, head = _byte_strides(dtype, operand)
     dims = (operand.dim, FAR, operand.rows + 1, FAR + 1, operand.heads)
-    return _tensor_map(plan, dims, (row, row, WRAP - row, head), padded, (rows, 1, 1, 1))
+    return _tensor_map(dtype, dims, (row, row, WRAP - row, head), padded, (rows, 1, 1, 1))
 
 
-def _byte_strides(plan: Plan, operand: Operand) -> Strides:
+def _byte_strides(dtype: str, operand: Operand) -> Strides:
     sizes = (operand.batch, operand.rows, operand.heads)
-    element = DTYPES[plan.spec.problem.dtype].bytes
+    element = DTYPES[dtype].bytes
     return Strides(
         *(
             stride * element if size > 1 else ANY_STRIDE
@@ -107,9 +125,9 @@ def _byte_strides(plan: Plan, operand: Operand) -> Strides:
 
 
 def _tensor_map(
-    plan: Plan, dims: tuple[int, ...], strides: tuple[int, ...], padded: int, box: tuple[int, ...]
+    dtype: str, dims: tuple[int, ...], strides: tuple[int, ...], padded: int, box: tuple[int, ...]
 ) -> TensorMap:
     """Boxes have the columns of one panel of a row of `padded` columns; `box` is the rest of their sides."""
-    panel = 64 if padded % 64 == 0 else 32
-    dtype = plan.spec.problem.dtype
-    return TensorMap(dtype, dims, strides, (panel, *box), swizzle=panel * DTYPES[dtype].bytes)
+    element = DTYPES[dtype].bytes
+    panel = next(span for span in (128, 64, 32) if padded * element % span == 0)  # bytes
+    return TensorMap(dtype, dims, strides, (panel // element, *box), swizzle=panel)

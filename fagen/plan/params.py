@@ -1,6 +1,6 @@
 """A kernel's one argument, field by field: the template prints it as a struct, the launch packs it.
 
-Kept in one place so that device and host cannot disagree about it. The fields of a forward are here.
+Kept in one place so that device and host cannot disagree about it. The fields of v2's forward are here.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FORWARD: tuple[str, ...] = (
     "seed",
     "cu_seqlens_q",
     "cu_seqlens_k",
+    "q_descale",
+    "k_descale",
+    "v_descale",
 )
 BACKWARD: tuple[str, ...] = (
     "q",
@@ -92,8 +95,7 @@ class Param:
         return ("P", 8) if self.is_pointer else _NATURAL[self.ctype]
 
 
-_COUNTERS = Param("counters", "uint32_t*", "[2], zeros: the next work item, and the CTAs that are done")
-_LSE = Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted")
+LSE = Param("lse", "float*", "natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted")
 _SCALE = Param("scale_log2", "float", "softmax scale * log2(e)")
 _CAPPED_SCALE = Param("scale_log2", "float", "problem.softcap * log2(e)")
 _SOFTCAP_SCALE = Param("softcap_scale", "float", "2 * log2(e) * softmax scale / problem.softcap")
@@ -102,7 +104,7 @@ _DROPOUT = (
     Param("dropout_threshold", "uint32_t", "of 2^16: random numbers below it drop their element"),
     Param("dropout_rescale", "float", "1 / (1 - dropout_p)"),
 )
-_COUNTS = (
+COUNTS = (
     Param("batch", "int32_t", "sequences"),
     Param("heads_q", "int32_t", "query heads"),
     Param("heads_per_kv", "int32_t", "query heads that share one K/V head"),
@@ -113,29 +115,19 @@ _COUNTS = (
 )
 # Where they mean something else.
 _PACKED_TILES = {"q_tiles": "Q tiles of the longest sequence"}
-_V3 = {"q_tiles": "Q tiles of the longest sequence, whole clusters of them"}
 PACKED = {
     "lse": "natural-log sum of exp, [heads_q, tokens_q]; null: not wanted",
     "seqlen_q": "queries of the longest sequence",
     "seqlen_k": "keys of the longest sequence",
 }
-_PACK_GQA = {
-    "lse": "natural-log sum of exp, [batch, query heads, seqlen_q]; null: not wanted",
-    "heads_q": "K/V heads, each with a group of query heads",
-    "heads_per_kv": "1: heads_q are K/V heads",
-}
 
-_GROUP = Param("group_log2", "int32_t", "log2 of the query heads in a group")
-
-_OUT = Param("out", "T*", "output")
+OUT = Param("out", "T*", "output")
 _TENSORS = (
     Param("q", "const T*", "queries"),
     Param("k", "const T*", "keys"),
     Param("v", "const T*", "values"),
-    _OUT,
+    OUT,
 )
-_MAPS = (Param("q_map", MAP, "queries"), Param("k_map", MAP, "keys"), Param("v_map", MAP, "values"))
-_OUT_MAP = Param("out_map", MAP, "output")
 OFFSETS = (
     Param("cu_seqlens_q", "const int32_t*", "[batch + 1]: where each sequence's queries start, and the end"),
     Param("cu_seqlens_k", "const int32_t*", "[batch + 1]: where each sequence's keys start, and the end"),
@@ -144,40 +136,20 @@ TOKENS_Q = Param("tokens_q", "int32_t", "rows of q and out")
 
 
 def forward(plan: Plan) -> tuple[Param, ...]:
-    """The fields of the struct that the plan's kernel takes: maps, then pointers, then numbers."""
-    return _v2_forward(plan) if plan.spec.family == "v2" else _v3_forward(plan)
-
-
-def _v2_forward(plan: Plan) -> tuple[Param, ...]:
+    """The fields of the struct that v2's forward takes: pointers, then numbers."""
     problem = plan.spec.problem
     is_packed = problem.layout == "thd"
     fields = (
         *_TENSORS,
-        _LSE,
+        LSE,
         *(OFFSETS if is_packed else ()),
         *((SEED,) if problem.dropout else ()),
         *(stride for tensor in ("q", "k", "v", "out") for stride in strides(tensor)),
-        *_COUNTS,
+        *COUNTS,
         *((TOKENS_Q,) if is_packed else ()),
         *scales(problem),
     )
     return meaning(fields, _PACKED_TILES | PACKED if is_packed else {})
-
-
-def _v3_forward(plan: Plan) -> tuple[Param, ...]:
-    by_tma = plan.tiling.own_o  # O leaves by TMA; else through its strides
-    counters = (_COUNTERS,) if plan.tiling.has_counters else ()
-    maps = (*_MAPS, _OUT_MAP) if by_tma else _MAPS
-    scale = scales(plan.spec.problem)
-    if plan.spec.problem.layout == "thd":  # the rows that are of no sequence leave without TMA
-        steps = () if by_tma else strides("out", ("row", "head"))
-        pointers = (_LSE, *counters, *OFFSETS, _OUT)
-        return meaning((*maps, *pointers, *steps, *_COUNTS, TOKENS_Q, *scale), _V3 | PACKED)
-    pointers = (_LSE, *counters) if by_tma else (_LSE, *counters, _OUT)
-    steps = () if by_tma else strides("out")
-    if plan.tiling.pack_gqa:
-        return meaning((*maps, *pointers, *steps, *_COUNTS, _GROUP, *scale), _V3 | _PACK_GQA)
-    return meaning((*maps, *pointers, *steps, *_COUNTS, *scale), _V3)
 
 
 def scales(problem: Problem) -> tuple[Param, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fagen.errors import PlanError
 from fagen.hw.dtypes import DTYPES
+from fagen.plan import v3_engines
 from fagen.plan.efficiency import Wgmma
 from fagen.plan.ir import Plan
 
@@ -74,7 +75,7 @@ def kernel(plan: Plan, costs: Wgmma) -> Kernel:
         cluster=tiling.cluster,
         persistent=tiling.scheduler.startswith("persistent"),
         masked_sides=sum(side is not None for side in spec.problem.window),
-        tensor_flops=plan.arch.tensor_flops * costs.tensor,
+        tensor_flops=v3_engines.tensor_flops(plan.arch, plan.tiling) * costs.tensor,
         mufu=plan.arch.mufu_per_clk * costs.mufu,
         lanes=plan.arch.fma_per_clk,
         smem_bytes=plan.arch.smem_bytes_per_clk,

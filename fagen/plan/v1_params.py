@@ -24,7 +24,7 @@ _HEADS_KV = Param("heads_kv", "int32_t", "K/V heads")
 _SCALE = Param("scale", "float", "softmax scale (tau)")
 
 
-def forward() -> tuple[Param, ...]:
+def forward(_: Plan) -> tuple[Param, ...]:
     """Of the forward."""
     pointers = (
         _Q,

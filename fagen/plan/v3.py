@@ -17,12 +17,24 @@ COLUMNS = (64, 96, 128, 192, 256)  # panels of 64 or 32; what a head lacks of th
 WARPGROUP_ROWS = 64
 WARPGROUPS = (1, 2, 3)
 TILE_KV = range(32, 129, 16)  # 144 were slower (d = 96)
+TILE_KV_FP8 = range(32, 193, 32)  # a product takes 32 keys
 STAGES = (2,)
 Q_STAGES = (2, 1)
 LOAD_REGISTERS = {1: 24, 2: 24, 3: 32}  # by math warpgroups
+# Where they transpose V as well, and where they load V^T, with K in a map of more dimensions.
+TRANSPOSING_REGISTERS, TRANSPOSED_REGISTERS = 56, 40
+TRANSPOSERS = LOAD_THREADS // 32 - 1  # beside the warp whose one lane loads
 MAX_MATH_REGISTERS = 240  # as spec/model.py has it
 # P reaches 2^growth. bf16 has the exponents of fp32, as O and the row sums do; in fp16 2^16 is infinite.
-RESCALE = {"bf16": Growth(growth=30), "fp16": Growth(growth=15)}
+# Of e4m3, which an 8-bit P always has, the largest is 448: P starts at 2^(8 - growth), and a row of like
+# scores is below that limit in each lane's share of a tile of up to 224 keys.
+RESCALE = {
+    "bf16": Growth(growth=30),
+    "fp16": Growth(growth=15),
+    "e4m3": Growth(growth=5),
+    "e5m2": Growth(growth=5),
+}
+OUT_BYTES = 2  # of an element of O
 
 
 def pad(columns: int) -> int:
@@ -31,18 +43,22 @@ def pad(columns: int) -> int:
 
 
 def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
-    schedule, math = spec.schedule, spec.schedule.roles.math
-    masked = spec.problem.window != (None, None)
+    problem, schedule, math = spec.problem, spec.schedule, spec.schedule.roles.math
+    masked = problem.window != (None, None)
+    transposers = TRANSPOSERS if problem.is_fp8 and not problem.v_transposed else 0
     cluster = schedule.cluster or 1
-    lazy, growth = rescale(schedule, RESCALE[spec.problem.dtype])
+    lazy, growth = rescale(schedule, RESCALE[problem.dtype])
     for warpgroups, kv, stages, q_stages, own_o in product(
         _warpgroups(spec, arch),
-        choices(schedule.tile.kv, TILE_KV),
+        choices(schedule.tile.kv, _tile_kv(spec)),
         choices(schedule.stages.kv, STAGES),
         choices(schedule.stages.q, Q_STAGES),
         (True, False),
     ):
-        load_registers = schedule.roles.load.registers or LOAD_REGISTERS[warpgroups]
+        wanted = LOAD_REGISTERS[warpgroups]
+        if problem.is_fp8:
+            wanted = TRANSPOSING_REGISTERS if transposers else TRANSPOSED_REGISTERS
+        load_registers = schedule.roles.load.registers or wanted
         yield Tiling(
             q=WARPGROUP_ROWS * warpgroups,
             kv=kv,
@@ -63,8 +79,21 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
             polynomial=polynomial(schedule),
             cluster=cluster,
             pack_gqa=bool(schedule.pack_gqa),
-            softcap=spec.problem.softcap is not None,
+            softcap=problem.softcap is not None,
+            is_fp8=problem.is_fp8,
+            transposers=transposers,
+            promote_every=schedule.accumulate.promote_every,
         )
+
+
+def _tile_kv(spec: Spec) -> list[int]:
+    """Lengths of K/V tiles to choose from."""
+    if not spec.problem.is_fp8:
+        return list(TILE_KV)
+    wholes = [spec.schedule.accumulate.promote_every]  # in which a tile must go
+    if spec.problem.fp8 is not None and spec.problem.scales_blocks:
+        wholes.append(spec.problem.fp8.block)
+    return [kv for kv in TILE_KV_FP8 if all(whole is None or whole % kv == 0 for whole in wholes)]
 
 
 def _warpgroups(spec: Spec, arch: Arch) -> list[int]:
@@ -108,30 +137,46 @@ def _math_registers(arch: Arch, warpgroups: int, load_registers: int) -> int:
 
 
 def _preference(tiling: Tiling) -> tuple[int, ...]:
-    """The next Q early; small Q tiles, as they share out evenly; long K/V tiles; O stored by TMA."""
-    return (-tiling.q_stages, tiling.q, -tiling.kv, not tiling.own_o)
+    """The next Q early; small Q tiles, as they share out evenly; long K/V tiles; O stored by TMA.
+
+    8-bit products leave a warpgroup by itself too little time for its softmax.
+    """
+    alone = tiling.is_fp8 and tiling.q == WARPGROUP_ROWS
+    return (alone, -tiling.q_stages, tiling.q, -tiling.kv, not tiling.own_o)
 
 
 def _buffers(tiling: Tiling, dim: int, dim_v: int, element_bytes: int) -> tuple[Buffer, ...]:
+    v = (dim_v, tiling.kv) if tiling.is_fp8 and not tiling.transposers else (tiling.kv, dim_v)
     tiles = [
         ("q", tiling.q, dim, tiling.q_stages),
         ("k", tiling.kv, dim, tiling.stages),
-        ("v", tiling.kv, dim_v, tiling.stages),
+        ("v", *v, tiling.stages),
     ]
+    if tiling.transposers:
+        tiles.append(("vt", dim_v, tiling.kv, tiling.stages))
+    buffers = stacked(tiles, element_bytes)
     if tiling.own_o:
-        tiles.append(("o", tiling.q, dim_v, 1))
-    return stacked(tiles, element_bytes)
+        end = buffers[-1].offset + buffers[-1].bytes
+        buffers += (Buffer("o", end, tiling.q, dim_v, 1, tiling.q * dim_v * OUT_BYTES),)
+    return buffers
 
 
 def _barriers(tiling: Tiling) -> tuple[Barrier, ...]:
+    transposing = (
+        Barrier("vt_full", tiling.stages, "the transposing warps have written V^T"),
+        Barrier("vt_empty", tiling.stages, "every math warpgroup is done with V^T"),
+        Barrier("v_end", tiling.stages, "no barrier: whether this is the end of V"),
+    )
+    v_readers = "transposing warp" if tiling.transposers else "math warpgroup"
     return (
         Barrier("q_full", tiling.q_stages, "TMA has brought Q"),
         Barrier("q_empty", tiling.q_stages, "every math warpgroup is done with Q"),
         Barrier("k_full", tiling.stages, "TMA has brought K"),
         Barrier("k_empty", tiling.stages, "every math warpgroup is done with K"),
         Barrier("v_full", tiling.stages, "TMA has brought V"),
-        Barrier("v_empty", tiling.stages, "every math warpgroup is done with V"),
+        Barrier("v_empty", tiling.stages, f"every {v_readers} is done with V"),
         Barrier("item", tiling.q_stages, "no barrier: the work item whose Q this is"),
+        *(transposing if tiling.transposers else ()),
     )
 
 

@@ -1,8 +1,8 @@
 """What the v3 kernel asks of an SM: one CTA of a load warpgroup and Br/64 math warpgroups, each with 64 rows.
 
 The register terms follow wgmma's accumulators (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16"):
-64 rows of n fp32 columns take n/2 registers of each of 128 threads, the same as a 16-bit operand n/4. They
-estimate what ptxas needs without spilling; the build reports what it took.
+64 rows of n fp32 columns take n/2 registers of each of 128 threads, the same as a 16-bit operand n/4, as an
+8-bit one n/8. They estimate what ptxas needs without spilling; the build reports what it took.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from fagen.plan.symbols import (
 # Maximum, sum and scale of two rows; descriptors, barriers, counters and bounds. Fitted: 25 to 28 tell what
 # ptxas (NVRTC 13.5) builds without spills from what it does not, tests/plan/test_v3.py.
 ROWS_AND_ADDRESSES = 26
+ROWS_AND_ADDRESSES_FP8 = 30  # and descales
+SOFTCAP_REGISTERS_FP8 = 16  # and scores on their way through a soft cap
 
 # What ptxas wants beside the accumulator of a wgmma, within what a thread has before setmaxnreg. With less it
 # refuses the kernel.
@@ -41,7 +43,9 @@ LOAD_THREADS = 128
 
 
 @cache
-def _resources(own_o: bool) -> tuple[Resource, ...]:
+def _resources(
+    own_o: bool, is_fp8: bool, transposes: bool, promotes: bool, softcap: bool
+) -> tuple[Resource, ...]:
     return (
         Resource(
             SMEM_CTA,
@@ -50,8 +54,10 @@ def _resources(own_o: bool) -> tuple[Resource, ...]:
                 ("Q tiles", Br * d * bytes_ * q_stages),
                 ("K ring", Bc * d * bytes_ * stages),
                 ("V ring", Bc * dv * bytes_ * stages),
-                *((("O tile", Br * dv * bytes_),) if own_o else ()),
+                *((("V^T ring", Bc * dv * bytes_ * stages),) if transposes else ()),
+                *((("O tile", Br * dv * (2 if is_fp8 else bytes_)),) if own_o else ()),
                 ("mbarriers, full and empty, of Q, K and V", 16 * q_stages + 32 * stages),
+                *((("mbarriers of V^T, end of V", 24 * stages),) if transposes else ()),
                 ("work item of each Q tile", 8 * q_stages),
             ),
             lambda arch, _: arch.smem_per_cta,
@@ -61,9 +67,14 @@ def _resources(own_o: bool) -> tuple[Resource, ...]:
             "registers",
             (
                 ("O accumulator", dv / 2),
+                *((("O sums", dv / 2),) if promotes else ()),
                 ("S accumulator", Bc / 2),
-                ("P operand", Bc / 4),
-                ("rows, addresses and counters", sp.Integer(ROWS_AND_ADDRESSES)),
+                *((("soft cap", sp.Integer(SOFTCAP_REGISTERS_FP8)),) if is_fp8 and softcap else ()),
+                ("P operand", Bc / (8 if is_fp8 else 4)),
+                (
+                    "rows, addresses and counters",
+                    sp.Integer(ROWS_AND_ADDRESSES_FP8 if is_fp8 else ROWS_AND_ADDRESSES),
+                ),
             ),
             lambda _, at: int(at[math_registers]),
         ),
@@ -116,4 +127,14 @@ def _knobs(tiling: Tiling) -> tuple[Knob, ...]:
     )
 
 
-BUDGET = Budget(lambda tiling: _resources(tiling.own_o), _knobs, REGISTERS)
+def _of(tiling: Tiling) -> tuple[Resource, ...]:
+    return _resources(
+        tiling.own_o,
+        tiling.is_fp8,
+        tiling.transposers > 0,
+        tiling.promote_every is not None,
+        tiling.softcap,
+    )
+
+
+BUDGET = Budget(_of, _knobs, REGISTERS)

@@ -49,8 +49,13 @@ LATENCY_CYCLES = 250  # per tile
 
 def predict(tiling: Tiling, at: Values, arch: Arch, device: Device) -> Engines:
     """The v3 kernel's loads per tile and the speed the model predicts for a full device, non-causal."""
-    loads = engines.engine_loads(work(tiling), at, arch, device, arch.tensor_flops)
+    loads = engines.engine_loads(work(tiling), at, arch, device, tensor_flops(arch, tiling))
     return engines.engines(loads, tile_cycles(loads, tiling), at, device)
+
+
+def tensor_flops(arch: Arch, tiling: Tiling) -> int:
+    """Per clock and SM: of 8-bit elements wgmma multiplies twice as many as of 16-bit ones."""
+    return 2 * arch.tensor_flops if tiling.is_fp8 else arch.tensor_flops
 
 
 def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
@@ -64,15 +69,16 @@ def tile_cycles(loads: tuple[EngineLoad, ...], tiling: Tiling) -> float:
 
 def work(tiling: Tiling) -> tuple[Work, ...]:
     """What one tile of the v3 kernel asks of each engine."""
-    return _work(tiling.growth is None, tiling.rescales, tiling.softcap)
+    return _work(tiling.growth is None, tiling.rescales, tiling.softcap, tiling.transposers > 0)
 
 
 @cache
-def _work(finds_maxima: bool, rescales: bool, softcap: bool) -> tuple[Work, ...]:
+def _work(finds_maxima: bool, rescales: bool, softcap: bool, transposes: bool) -> tuple[Work, ...]:
     softmax = SOFTMAX + (POLYNOMIAL_OPERATIONS * polynomial + SOFTCAP_OPERATIONS * softcap) * Br * Bc
     softmax += (MAXIMA if finds_maxima else 0) + (Br * dv if rescales else 0)
     # Written once by TMA; each warpgroup of 64 rows reads its Q, all of K and all of V (P is in registers).
-    shared = KV_TILE + Br * d * bytes_ + Br / 64 * KV_TILE
+    # To be transposed V is read and written once more.
+    shared = KV_TILE + Br * d * bytes_ + Br / 64 * KV_TILE + (2 * Bc * dv * bytes_ if transposes else 0)
     return (
         Work(TENSOR, "FLOP", 2 * Br * Bc * (d + dv)),
         Work(MUFU, "ex2, rcp" if softcap else "ex2", Br * Bc * (1 - polynomial + SOFTCAP_MUFU * softcap)),

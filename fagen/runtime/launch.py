@@ -11,7 +11,7 @@ import cuda.bindings.driver as driver
 from fagen.errors import LaunchError
 from fagen.plan import params
 from fagen.plan.arguments import Arguments
-from fagen.plan.launch import Launch
+from fagen.plan.launch import Grid
 from fagen.plan.params import MAP_ALIGNMENT
 from fagen.runtime.context import current_device
 from fagen.runtime.module import Kernel
@@ -29,7 +29,7 @@ class Launcher:
     launcher take turns, because they share the block and the configuration.
     """
 
-    def __init__(self, kernel: Kernel, launch: Launch, arguments: Arguments):
+    def __init__(self, kernel: Kernel, launch: Grid, arguments: Arguments):
         """Prepare launches. Raises LaunchError where the driver does not take a tensor map."""
         self._kernel = kernel
         at = params.offsets(arguments.params)

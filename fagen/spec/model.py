@@ -36,10 +36,33 @@ class Window(_Model):
     )
 
 
+class Fp8(_Model):
+    """What 8-bit q, k and v are to be multiplied by to be what they stand for: the op's descales."""
+
+    scale: Literal["head", "block"] = Field(
+        default="head",
+        description="one descale per head of a sequence, or per block of its rows; the op takes a single "
+        "one as well, with head",
+    )
+    block: Literal[128] = Field(default=128, description="rows of q, k and v that share a block's descale")
+
+
 class Problem(_Model):
     """What is computed: out = dropout(softmax(cap(scale * q k^T) + mask)) v, per head, and its gradients."""
 
-    dtype: Literal["fp16", "bf16"] = Field(description="element type of q, k, v and out")
+    dtype: Literal["fp16", "bf16", "e4m3", "e5m2"] = Field(
+        description="element type of q, k, v, and of out but where out_dtype says another"
+    )
+    out_dtype: Literal["fp16", "bf16"] | None = Field(
+        default=None, description="element type of out with an 8-bit dtype; bf16 if left out"
+    )
+    fp8: Fp8 | None = Field(
+        default=None, description="how an 8-bit dtype is scaled; {scale: head} if left out"
+    )
+    v_transposed: bool = Field(
+        default=False,
+        description="8-bit v is given as batch, heads, head_dim_v, sequence: its keys are contiguous",
+    )
     head_dim: int = Field(ge=8, le=256, multiple_of=8, description="columns of q and k")
     head_dim_v: int | None = Field(
         default=None, ge=8, le=256, multiple_of=8, description="columns of v and out; head_dim if left out"
@@ -74,6 +97,21 @@ class Problem(_Model):
     def dim_v(self) -> int:
         """Columns of v and out."""
         return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether q, k and v are of 8 bits, and come with descales."""
+        return self.dtype in ("e4m3", "e5m2")
+
+    @property
+    def dtype_out(self) -> str:
+        """Element type of out."""
+        return self.out_dtype or ("bf16" if self.is_fp8 else self.dtype)
+
+    @property
+    def scales_blocks(self) -> bool:
+        """Whether every block of rows of q, k and v has a descale of its own."""
+        return self.is_fp8 and self.fp8 is not None and self.fp8.scale == "block"
 
     @property
     def window(self) -> tuple[int | None, int | None]:
@@ -174,6 +212,18 @@ class Softmax(_Model):
     )
 
 
+class Accumulate(_Model):
+    """How O is summed with 8-bit operands, whose products Hopper adds up with about 14 bits."""
+
+    promote_every: int | None = Field(
+        default=None,
+        ge=32,
+        le=65536,
+        multiple_of=32,
+        description="keys after which O's accumulator is added to sums in fp32; never if left out",
+    )
+
+
 class BackwardStages(_Model):
     """Tiles of the backward held in shared memory at once."""
 
@@ -221,6 +271,7 @@ class Schedule(_Model):
         default=None, ge=1, le=8, description="CTAs meant to share an SM; caps registers"
     )
     softmax: Softmax = Softmax()
+    accumulate: Accumulate = Accumulate()
     scheduler: Literal["in_order", "longest_first", "persistent", "persistent_lpt"] | None = Field(
         default=None,
         description="order of query blocks in the grid; persistent: as many CTAs as SMs, to which the blocks "

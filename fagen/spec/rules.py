@@ -13,7 +13,8 @@ from fagen.errors import did_you_mean
 from fagen.hw.arch import ARCHES
 from fagen.hw.device import DEVICES
 from fagen.spec.findings import Finding, findings, overlap
-from fagen.spec.model import Growth, Schedule, Spec
+from fagen.spec.fp8_rules import FP8_RULES
+from fagen.spec.model import Growth, Lazy, Schedule, Spec
 from fagen.spec.schema import leaves, schema_of
 
 ROWS_PER_WARP = {
@@ -29,6 +30,7 @@ _V3_KEYS = (
     "roles.math.overlap",
     "cluster",
     "pack_gqa",
+    "accumulate.promote_every",
 )
 _V2_KEYS = ("stages.kv", "q_operand", "ctas_per_sm", "softmax.exp2", "softmax.rescale", "scheduler")
 _BACKWARD_KEYS = tuple(key for key in leaves(schema_of(Schedule)) if key.startswith("backward."))
@@ -50,15 +52,16 @@ _TAKES: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 # The same of the problem's keys.
 _COMPUTES: dict[str, dict[str, tuple[Any, ...]]] = {
-    "v1": {"layout": ("bshd", "bhsd"), "softcap": (), "dropout": (False,)},
-    "v2": {},
+    "v1": {"dtype": ("fp16", "bf16"), "layout": ("bshd", "bhsd"), "softcap": (), "dropout": (False,)},
+    "v2": {"dtype": ("fp16", "bf16")},
     "v3": {"dropout": (False,)},
 }
-MAX_GROWTH = {"fp16": 15, "bf16": 60}  # P may grow to 2^growth: 2^16 is infinite in fp16
+# P may grow to 2^growth: 2^16 is infinite in fp16; the largest e4m3, which an 8-bit P always has, is 448.
+MAX_GROWTH = {"fp16": 15, "bf16": 60, "e4m3": 8, "e5m2": 8}
 TAKEN_BY_TORCH = ("name",)  # what a namespace of torch.ops holds besides its ops
 
 Rule = Callable[[Spec], Iterator[Finding]]
-_RULES: list[tuple[tuple[str, ...], Rule]] = []
+_RULES: list[tuple[tuple[str, ...], Rule]] = [*FP8_RULES]
 
 
 def check(spec: Spec, unknown: Collection[str] = ()) -> list[Finding]:
@@ -200,9 +203,10 @@ def _one_warpgroup_takes_no_turns(spec: Spec) -> Iterator[Finding]:
 def _p_stays_below_infinity(spec: Spec) -> Iterator[Finding]:
     rescale = spec.schedule.softmax.rescale
     most = MAX_GROWTH[spec.problem.dtype]
-    if isinstance(rescale, Growth) and rescale.growth > most:
-        message = f"is {rescale.growth:g} with problem.dtype: {spec.problem.dtype}; allowed: up to {most}"
-        yield Finding("schedule.softmax.rescale.growth", message)
+    for kind, key in ((Lazy, "lazy"), (Growth, "growth")):
+        if isinstance(rescale, kind) and (growth := getattr(rescale, key)) > most:
+            message = f"is {growth:g} with problem.dtype: {spec.problem.dtype}; allowed: up to {most}"
+            yield Finding(f"schedule.softmax.rescale.{key}", message)
 
 
 @_reads("schedule.scheduler", "schedule.cluster")

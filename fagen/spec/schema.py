@@ -86,7 +86,7 @@ def leaves(schema: Schema, prefix: str = "") -> dict[str, Schema]:
 def choices(schema: Schema) -> Iterator[str]:
     """The words that a value may be."""
     for branch in branches(schema):
-        yield from branch.get("enum", [branch["const"]] if "const" in branch else [])
+        yield from map(str, branch.get("enum", [branch["const"]] if "const" in branch else []))
 
 
 def branches(schema: Schema) -> list[Schema]:

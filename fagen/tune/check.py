@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fagen.bench.expected import expected, expected_gradients, largest_difference, must_fit
-from fagen.bench.trial import LSE_ALLOWED
+from fagen.bench.trial import FP8_LSE_ALLOWED, LSE_ALLOWED
+from fagen.ops.layout import Packing
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem, Spec
 from fagen.tune import variant
@@ -90,9 +91,18 @@ class _Part:
             x = x.unflatten(1, (self.shape.batch, -1)).transpose(0, 1)
         return self._heads(x[self.sequence : self.sequence + 1], 1)
 
-    def difference(self, name: str, found: Tensor, exact: Tensor, allowed: float) -> Iterator[str]:
+    def of_v(self, v: Tensor) -> Tensor:
+        """Its part of v, which may be transposed: [1, heads, head_dim_v, sequence] then."""
+        if self.problem.v_transposed:
+            return self._heads(v[self.sequence : self.sequence + 1], 1)
+        return self.of(v)
+
+    def of_descale(self, x: Tensor) -> Tensor:
+        """Its part of a descale of [1], or [batch, heads, ...]."""
+        return x if x.dim() == 1 else self._heads(x[self.sequence : self.sequence + 1], 1)
+
+    def difference(self, name: str, error: float, allowed: float) -> Iterator[str]:
         """What is wrong with one result, if anything is."""
-        error = largest_difference(found, exact)
         if not error <= allowed:  # NaN, too
             where = f"sequence {self.sequence}, K/V head {self.head}"
             yield f"{name}: error {error:.2e}, allowed {allowed:.2e} ({where})"
@@ -104,10 +114,14 @@ class _Part:
 
 def _forward(part: _Part, given: Sequence[Any], results: dict[str, Tensor]) -> Iterator[str]:
     alive()
-    q, k, v, *_ = given
-    exact = expected(part.alone, (part.of(q), part.of(k), part.of(v)))
-    yield from part.difference("out", part.of(results["out"]), exact.out, exact.allowed)
-    yield from part.difference("LSE", part.of_lse(results["LSE"]), exact.lse, LSE_ALLOWED)
+    q, k, v, _, descales, *_ = given
+    inputs: tuple[Any, ...] = part.of(q), part.of(k), part.of_v(v)
+    if descales is not None:
+        inputs += (None,) * len(Packing._fields) + tuple(map(part.of_descale, descales))
+    exact = expected(part.alone, inputs)
+    yield from part.difference("out", exact.error(part.of(results["out"])), exact.allowed)
+    lse_error = largest_difference(part.of_lse(results["LSE"]), exact.lse)
+    yield from part.difference("LSE", lse_error, FP8_LSE_ALLOWED if descales else LSE_ALLOWED)
 
 
 def _backward(part: _Part, given: Sequence[Any], results: dict[str, Tensor]) -> Iterator[str]:
@@ -116,4 +130,4 @@ def _backward(part: _Part, given: Sequence[Any], results: dict[str, Tensor]) -> 
     qkv = part.of(inputs.q), part.of(inputs.k), part.of(inputs.v)
     wanted = expected_gradients(part.alone, qkv, part.of(inputs.dout))
     for (name, found), exact, allowed in zip(results.items(), wanted.exact, wanted.allowed, strict=True):
-        yield from part.difference(name, part.of(found), exact, allowed)
+        yield from part.difference(name, largest_difference(part.of(found), exact), allowed)

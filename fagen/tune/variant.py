@@ -13,6 +13,7 @@ import torch
 
 from fagen.bench.expected import random_inputs, random_like
 from fagen.ops.backward import Backward, Inputs
+from fagen.ops.descales import Descales
 from fagen.ops.forward import Forward
 from fagen.ops.layout import Packing
 from fagen.ops.seed import draw_seed
@@ -44,11 +45,12 @@ def arguments(spec: Spec, shape: Shape, direction: str, seed: int, device: str) 
     A backward's out and LSE are those of this spec's forward. Nothing is dropped where dropout is possible.
     Raises what a forward raises.
     """
-    q, k, v, *packed = random_inputs(spec.problem, shape, seed, device)
-    packing = Packing(*packed) if packed else None
+    q, k, v, *others = random_inputs(spec.problem, shape, seed, device)
+    packing = Packing(*others[:4]) if spec.problem.layout == "thd" else None
+    descales = Descales(*others[-3:]) if spec.problem.is_fp8 else None
     dropout = draw_seed(q, 0.0) if spec.problem.dropout else None
     if direction == "forward":
-        return q, k, v, packing, dropout
+        return q, k, v, packing, descales, dropout
     with torch.no_grad():
-        out, lse, row_stats = load(spec, "forward")(q, k, v, packing, dropout)
+        out, lse, row_stats = load(spec, "forward")(q, k, v, packing, descales, dropout)
     return (Inputs(random_like(out, seed + 1), None, q, k, v, out, lse, packing, dropout, row_stats),)

@@ -75,6 +75,8 @@ struct Cfg {
   static constexpr int kQStages = 2;  // schedule.stages.q
   static constexpr int kStages = 3;  // schedule.stages.kv
   static constexpr int kCluster = 1;  // schedule.cluster: CTAs that share the loads of K and V
+  static constexpr int kTransposers = 0;  // warps of the load role that transpose V
+  static constexpr bool kVTransposed = false;  // problem.v_transposed
   static constexpr int kLoadRegisters = 24;  // schedule.roles.load.registers
   static constexpr int kMathRegisters = 240;  // schedule.roles.math.registers
   static constexpr float kLazy = -1.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none

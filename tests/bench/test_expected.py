@@ -94,6 +94,38 @@ def test_packed_inputs_are_sequences_of_one_length():
     assert found.allowed == pytest.approx(alike.allowed)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"layout": "thd"}, {"layout": "bhsd", "fp8": {"scale": "block"}}, {"v_transposed": True}],
+    ids=str,
+)
+def test_8_bit_inputs_stand_for_standard_normal_ones(keys):
+    problem = Problem.model_validate(
+        {"dtype": "e4m3", "head_dim": 64, "mask": "causal", "passes": ("forward",), **keys}
+    )
+    sixteen = Problem(dtype="bf16", head_dim=64, mask="causal", layout=problem.layout)
+    shape = Shape(2, 20, 33, 4, 2)
+    inputs = random_inputs(problem, shape, seed=0, device="cpu")
+    assert len(inputs) == 10 and all(x.dtype == torch.float8_e4m3fn for x in inputs[:3])
+    assert [x is None for x in inputs[3:7]] == [problem.layout != "thd"] * 4
+    found = expected(problem, inputs)
+    alike = expected(sixteen, random_inputs(sixteen, shape, seed=0, device="cpu"))
+    assert found.allowed == 6e-2 and found.out.dtype == torch.float64
+    assert reference.relative_error(found.out, alike.out) < 0.1  # each number rounded to 8 bits
+    assert largest_difference(found.lse, alike.lse) < 0.2
+    assert found.error(1.05 * found.out) == pytest.approx(0.05)
+    assert found.error(found.out + 0.5 * torch.randn_like(found.out)) > found.allowed
+    assert math.isnan(found.error(math.nan * found.out))
+
+
+def test_the_error_of_16_bits_is_the_largest_absolute_one():
+    problem = Problem(dtype="fp16", head_dim=8)
+    found = expected(problem, random_inputs(problem, Shape(1, 5, 7, 2, 1), seed=0, device="cpu"))
+    wrong = found.out.clone()
+    wrong[0, 3, 0, 2] += 0.5
+    assert found.error(found.out) == 0 and found.error(wrong) == pytest.approx(0.5)
+
+
 def test_gradients_are_right_within_what_each_is_allowed():
     problem = Problem(dtype="fp16", head_dim=8, mask="causal")
     inputs = random_inputs(problem, Shape(1, 5, 7, 2, 1), seed=0, device="cpu")

@@ -58,10 +58,30 @@ def test_a_pass_that_is_not_built_is_not_tried():
     assert len(emulated_trial(op, Shape(1, 40, 70, 2, 1), 0, range(1)).passes) == 1
 
 
+def test_what_is_measured_of_8_bits():
+    small = {"schedule.tile": {"q": 64, "kv": 32}, "schedule.roles.math.warps": 4, "schedule.stages.kv": 2}
+    op = load(SPECS / "h200_fp8.yaml", small, device="emu")
+    done = emulated_trial(op, Shape(1, 40, 70, 2, 1), 0, range(1))
+    out, lse = done.deviations
+    assert done.right
+    assert (out.name, out.measure, out.allowed) == ("out", "relative error (L2)", 6e-2)
+    assert (lse.name, lse.measure) == ("LSE", "largest error")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_without_a_gpu_it_says_what_works_without():
     with pytest.raises(LaunchError, match="fagen doctor"):
         trial(load(SPECS / "a100_fa2.yaml"), Shape(1, 16, 16, 1, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("spec", ["h200_fp8", "h200_fp8_d64", "h200_fp8_d256"])
+@pytest.mark.parametrize("scale", ["head", "block"])
+def test_a_right_8_bit_kernel_is_right(spec, scale):
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("8-bit kernels run on sm_90a")
+    op = load(SPECS / f"{spec}.yaml", {"problem.fp8": {"scale": scale}})
+    assert trial(op, Shape(2, 500, 700, 4, 2)).right
 
 
 @pytest.mark.gpu

@@ -74,7 +74,7 @@ def inputs() -> tuple[Any, ...]:
 
 def run(op: AttentionOp, inputs: tuple[Any, ...], seed: int, p: float) -> tuple[Tensor, Tensor]:
     q, k, v, *packing = inputs
-    out, lse, _ = op.forward(q, k, v, Packing(*packing), torch.tensor([seed]), None, p)
+    out, lse, _ = op.forward(q, k, v, Packing(*packing), None, torch.tensor([seed]), None, p)
     assert lse is not None
     return out, lse
 

@@ -15,6 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # gpu_cases.py
 
+from fp8_cases import Fp8Cases
 from gpu_cases import Cases
 
 from fagen.hw.arch import arch_of_capability
@@ -27,6 +28,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if metafunc.definition.get_closest_marker("emulated"):
             values += [pytest.param(f"{family}-emu") for family in FAMILIES]
         metafunc.parametrize("cases", values, indirect=True)
+    if "fp8_cases" in metafunc.fixturenames:
+        values = [pytest.param("v3-cuda", marks=pytest.mark.gpu)]
+        if metafunc.definition.get_closest_marker("emulated"):
+            values.append(pytest.param("v3-emu"))
+        metafunc.parametrize("fp8_cases", values, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,9 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_left_out(item: pytest.Item) -> bool:
     """Whether its marks leave out its family, or some of its parameters in the emulator."""
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    if "cases" not in params:
+    own = params.get("cases", params.get("fp8_cases"))
+    if own is None:
         return False
-    family, device = str(params["cases"]).split("-")
+    family, device = str(own).split("-")
     if any(family not in only.args for only in item.iter_markers("family")):
         return True
     emulated = item.get_closest_marker("emulated")
@@ -55,8 +62,19 @@ def _is_left_out(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def cases(request: pytest.FixtureRequest) -> Cases:
     family, device = request.param.split("-")
+    _skip_unless_it_runs(family, device)
+    return Cases(family, emulated=device == "emu")
+
+
+@pytest.fixture(scope="session")
+def fp8_cases(request: pytest.FixtureRequest) -> Fp8Cases:
+    family, device = request.param.split("-")
+    _skip_unless_it_runs(family, device)
+    return Fp8Cases(emulated=device == "emu")
+
+
+def _skip_unless_it_runs(family: str, device: str) -> None:
     if device == "cuda":
         arch = arch_of_capability(torch.cuda.get_device_capability())
         if family not in arch.families:
             pytest.skip(f"family {family} does not run on {arch.name}")
-    return Cases(family, emulated=device == "emu")

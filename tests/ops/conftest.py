@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from fagen.ops import checks, dropout_mask, reference, reference_gradients
+from fagen.ops.descales import Descales
 from fagen.ops.kernels import Built, Kernels, Loaded
+from fagen.ops.reference_fp8 import dequantized
 from fagen.plan.arguments import Arguments
+from fagen.plan.descales import sizes
 from fagen.plan.kernels import KernelPlan, kernels
-from fagen.plan.launch import Launch
+from fagen.plan.launch import Launch, Shape
 
 SMS = 132
 
@@ -48,7 +51,12 @@ class CpuLauncher:
         if not packed:
             problem = problem.model_copy(update={"layout": "bshd"})
         offsets = [self._offsets(at[f"cu_seqlens_{x}"]) for x in "qk"] if packed else []
-        inputs = [*(self._tensor(name, at) for name in "qkv"), *offsets]
+        q, k, v = (self._tensor(name, at) for name in "qkv")
+        if problem.is_fp8:
+            problem = problem.model_copy(update={"v_transposed": False})
+            descales = Descales(*(self._descale(name, at) for name in Descales._fields))
+            q, k, v = dequantized(problem, q, k, v, descales, offsets)
+        inputs = [q, k, v, *offsets]
         if self.kernel.name == "forward":
             out, lse = reference.attention(problem, *inputs, **options)
             self._tensor("out", at).copy_(out)
@@ -88,14 +96,26 @@ class CpuLauncher:
         rows = self._rows(p.tokens_k, p.seqlen_k) if is_key else self._rows(p.tokens_q, p.seqlen_q)
         heads = p.heads_q // p.heads_per_kv if is_key else p.heads_q
         has_keys_dim = name.removeprefix("d") in "qk"
-        sizes = (*rows, heads, self.problem.head_dim if has_keys_dim else self.problem.dim_v)
-        axes = ("batch", "row", "head")[4 - len(sizes) :]
+        size = (*rows, heads, self.problem.head_dim if has_keys_dim else self.problem.dim_v)
+        axes = ("batch", "row", "head")[4 - len(size) :]
         strides = (*(int(self.arguments.numbers[f"{name}_{axis}_stride"]) for axis in axes), 1)
-        dtype = checks.torch_dtype(self.problem)
+        dtype = (checks.out_dtype if name == "out" else checks.torch_dtype)(self.problem)
         extent = self.arguments.extents[name]
         if extent == 0:
-            return torch.empty(sizes, dtype=dtype)
-        return _at(at[name], extent // dtype.itemsize, dtype).as_strided(sizes, strides)
+            return torch.empty(size, dtype=dtype)
+        memory = _at(at[name], extent // dtype.itemsize, dtype)
+        if name == "v" and self.problem.v_transposed:
+            transposed = (p.batch, self.problem.dim_v, heads, p.seqlen_k)
+            return memory.as_strided(transposed, strides).transpose(1, 3)
+        return memory.as_strided(size, strides)
+
+    def _descale(self, name: str, at: dict[str, int]) -> Tensor:
+        """Through the strides that the kernel would use."""
+        problem, p = self.problem, self.p
+        own = sizes(problem, name, Shape(p.batch, p.seqlen_q, p.seqlen_k, p.heads_q, p.heads_kv))
+        strides = (*(int(self.arguments.numbers[f"{name}_{axis}_stride"]) for axis in ("batch", "head")), 1)
+        memory = _at(at[name], self.arguments.extents[name] // 4, torch.float32)
+        return memory.as_strided(own, strides[: len(own)])
 
     def _lse(self, name: str, at: dict[str, int]) -> Tensor:
         """[batch, heads, rows] or [heads, rows]; of `row_stats` the first half."""

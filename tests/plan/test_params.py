@@ -15,6 +15,7 @@ from fagen.plan.planner import plan
 
 SIZES = {MAP: 128, "int64_t": 8, "int32_t": 4, "uint32_t": 4, "float": 4}
 EVERYTHING = {"layout": "thd", "softcap": 30.0, "dropout": True, "deterministic": True}
+E4M3 = {"dtype": "e4m3", "passes": ("forward",)}
 BACKWARDS = ("backward_prepare", "backward", "backward_convert")
 KINDS = {
     "v2": {},
@@ -26,6 +27,9 @@ KINDS = {
     "v3 packed": {"own_o": True, "layout": "thd"},
     "v3 packed without a buffer for O": {"own_o": False, "layout": "thd"},
     "v3 pack_gqa": {"own_o": True, "schedule": {"pack_gqa": True}},
+    "v3 e4m3": {"own_o": True, **E4M3},
+    "v3 e4m3 packed": {"own_o": False, "layout": "thd", **E4M3},
+    "v3 e4m3 in blocks": {"own_o": False, "fp8": {"scale": "block"}, **E4M3},
 }
 
 
@@ -81,6 +85,7 @@ def test_the_struct_ends_where_its_alignment_lets_the_next_one_start(fields):
         ("v3", 576),  # 4 * 128 + 8 + 8 * 4, and 24 to the next 64
         ("v3 without a buffer for O", 512),  # 3 * 128 + 2 * 8 + 3 * 8 + 8 * 4, and 56
         ("v3 packed", 640),  # 4 * 128 + 4 * 8 + 10 * 4, and 56
+        ("v3 e4m3", 640),  # v3's, 3 * 8 and 6 * 8, and 16
     ],
 )
 def test_sizes_as_the_compiler_has_them(v2_spec, v3_spec, kind, size):

@@ -314,8 +314,8 @@ def test_bad_overrides_say_that_they_are_overrides(spec_file: Path) -> None:
         "<override>: a: is not a key here; allowed: name, family, arch, device, problem, schedule, tune",
         "<override>: problem.head_dim: is 65; allowed: multiples of 8 from 8 to 256",
         "<override>: problem.msk: is not a key here; "
-        "allowed: dtype, head_dim, head_dim_v, layout, mask, softcap, dropout, deterministic, passes "
-        "(did you mean `mask`?)",
+        "allowed: dtype, out_dtype, fp8, v_transposed, head_dim, head_dim_v, layout, mask, softcap, dropout, "
+        "deterministic, passes (did you mean `mask`?)",
         "<override>: schedule.tile.q: is a mapping; allowed: multiples of 16 from 16 to 512",
         f"{spec_file}:5: device: is h200, which is sm_90a; allowed for sm_80: a100",
     }

@@ -91,6 +91,7 @@ TUNE = {
         "scheduler": ["in_order", "longest_first", "persistent", "persistent_lpt"],
         "cluster": [1, 2],
         "pack_gqa": [True, False],
+        "accumulate.promote_every": [128, 512],
         "allow": [[], ["spills"]],
     },
 }
@@ -103,10 +104,10 @@ def test_every_schedule_key_can_be_tuned_in_a_family_that_has_it() -> None:
         assert spec.tune["softmax.rescale"][:2] == ("always", {"lazy": 8})
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("fp16", 15), ("bf16", 60)])
+@pytest.mark.parametrize(("dtype", "most"), [("fp16", 15), ("bf16", 60), ("e4m3", 8), ("e5m2", 8)])
 def test_p_may_grow_as_far_as_its_type_reaches(dtype: str, most: int) -> None:
     def load(growth: float) -> Spec:
-        problem = {"dtype": dtype, "head_dim": 64}
+        problem = {"dtype": dtype, "head_dim": 64, "passes": ["forward"]}
         schedule = {"softmax": {"rescale": {"growth": growth}}}
         return load_spec(
             {"name": "tiny", "family": "v3", "arch": "sm_90a", "problem": problem, "schedule": schedule}
@@ -153,3 +154,30 @@ def test_a_math_warpgroup_of_v3_owns_64_rows_of_q(warps: int) -> None:
         else:
             with pytest.raises(SpecError, match=f"does not split into 16 rows; .*: {16 * warps}$"):
                 load_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("problem", "schedule"),
+    [
+        ({}, {}),
+        ({"out_dtype": "fp16", "softcap": 30.0, "head_dim_v": 256}, {"tile": {"kv": 224}}),
+        ({"fp8": {"scale": "block"}}, {"tile": {"kv": 64}, "pack_gqa": False}),
+        ({"fp8": {"scale": "head"}, "layout": "thd"}, {"tile": {"kv": 96}}),
+        ({"v_transposed": True, "layout": "bhsd"}, {"pack_gqa": True}),
+        ({}, {"tile": {"kv": 64}, "accumulate": {"promote_every": 192}}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_8_bit_specs(dtype: str, problem: dict, schedule: dict) -> None:
+    problem = {"dtype": dtype, "head_dim": 128, "passes": ["forward"], **problem}
+    spec = load_spec(
+        {"name": "tiny", "family": "v3", "arch": "sm_90a", "problem": problem, "schedule": schedule}
+    ).problem
+    assert spec.is_fp8 and spec.dtype_out == problem.get("out_dtype", "bf16")
+    assert spec.scales_blocks == (problem.get("fp8") == {"scale": "block"})
+
+
+def test_out_is_as_q_where_that_has_16_bits() -> None:
+    problem = load_spec(MINIMAL).problem
+    assert not problem.is_fp8 and not problem.scales_blocks and problem.dtype_out == "bf16"

@@ -41,6 +41,9 @@ def test_fa2_specs(name: str, arch: str, device: str, head_dim: int) -> None:
     assert (spec.family, spec.arch, spec.device) == ("v2", arch, device)
     assert spec.problem.model_dump(exclude={"head_dim_v"}) == {
         "dtype": "bf16",
+        "out_dtype": None,
+        "fp8": None,
+        "v_transposed": False,
         "head_dim": head_dim,
         "layout": "bshd",
         "mask": "causal",
@@ -70,3 +73,22 @@ def test_fa3_specs(name: str, device: str, head_dims: tuple[int, int], tile: tup
     assert (problem.dtype, problem.layout, problem.mask) == ("bf16", "bshd", "causal")
     assert (problem.head_dim, problem.dim_v) == head_dims
     assert (spec.schedule.tile.q, spec.schedule.tile.kv) == tile
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "head_dim", "tile"),
+    [
+        ("h200_fp8", "h200", 128, (128, 128)),
+        ("h100_fp8", "h100", 128, (128, 128)),
+        ("h200_fp8_d64", "h200", 64, (192, 128)),
+        ("h200_fp8_d256", "h200", 256, (128, 64)),
+    ],
+)
+def test_fp8_specs(name: str, device: str, head_dim: int, tile: tuple[int, int]) -> None:
+    spec = load_spec(SPECS / f"{name}.yaml")
+    assert (spec.family, spec.arch, spec.device) == ("v3", "sm_90a", device)
+    problem = spec.problem
+    assert (problem.dtype, problem.dtype_out, problem.passes) == ("e4m3", "bf16", ("forward",))
+    assert (problem.head_dim, problem.dim_v, problem.mask) == (head_dim, head_dim, "causal")
+    assert (spec.schedule.tile.q, spec.schedule.tile.kv) == tile
+    assert not problem.scales_blocks

@@ -11,22 +11,38 @@ from torch import Tensor
 
 from fagen.ops.backward import Inputs
 from fagen.ops.reference import attention
+from fagen.ops.reference_fp8 import dequantized
 from fagen.ops.reference_gradients import gradients
+from fagen.paths import SPECS
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
-from fagen.spec.model import Problem
+from fagen.spec.model import Problem, Spec
 from fagen.tune import variant
 from fagen.tune.check import check
 
 SHAPE = Shape(3, 24, 40, 4, 2)
+SIXTEEN_BIT = load_spec(BASE, {"problem.mask": "causal", "problem.head_dim": 16})
+EIGHT_BIT_BASE = load_spec(SPECS / "h200_fp8.yaml", {"problem.mask": "causal"})
 LAYOUTS = ["bshd", "bhsd", "thd"]
+EIGHT_BIT: list[dict[str, Any]] = [
+    *({"problem.layout": layout} for layout in LAYOUTS),
+    {"problem.fp8": {"scale": "block"}},
+    {"problem.v_transposed": True},
+    {"problem.v_transposed": True, "problem.layout": "bhsd", "problem.fp8": {"scale": "block"}},
+]
 RESULTS = [(direction, name) for direction, names in variant.NAMES.items() for name in names]
 Spoil = Callable[[dict[str, Tensor]], object]
 
 
-def forward(problem: Problem, q: Tensor, k: Tensor, v: Tensor, packing: Any, seed: None) -> dict[str, Tensor]:
-    out, lse = attention(problem, q, k, v, *(packing.offsets if packing else ()))
-    return {"out": out.to(q.dtype), "LSE": lse.float(), "m and l": torch.full((1,), torch.nan)}
+def forward(
+    problem: Problem, q: Tensor, k: Tensor, v: Tensor, packing: Any, descales: Any, seed: None
+) -> dict[str, Tensor]:
+    dtype, offsets = q.dtype, packing.offsets if packing else ()
+    if descales is not None:
+        q, k, v = dequantized(problem, q, k, v, descales, offsets)
+        problem, dtype = problem.model_copy(update={"v_transposed": False}), torch.bfloat16
+    out, lse = attention(problem, q, k, v, *offsets)
+    return {"out": out.to(dtype), "LSE": lse.float(), "m and l": torch.full((1,), torch.nan)}
 
 
 def backward(problem: Problem, x: Inputs) -> dict[str, Tensor]:
@@ -43,8 +59,13 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tensors are tiny
 
-    def run(direction: str, layout: str = "bshd", spoil: Spoil = lambda results: None) -> str:
-        spec = load_spec(BASE, {"problem.layout": layout, "problem.mask": "causal", "problem.head_dim": 16})
+    def run(
+        direction: str,
+        layout: str = "bshd",
+        spoil: Spoil = lambda results: None,
+        base: Spec = SIXTEEN_BIT,
+    ) -> str:
+        spec = base if base.problem.is_fp8 else load_spec(base, {"problem.layout": layout})
 
         def a_pass(own: str, *given: Any) -> tuple[Tensor, ...]:
             results = PASSES[own](spec.problem, *given)
@@ -90,6 +111,18 @@ def test_what_was_not_written_is_found_anywhere(checked, direction, name):
 
     found = checked(direction, spoil=spoil)
     assert found.startswith(f"{name}: ") and found.endswith("elements are NaN")
+
+
+@pytest.mark.parametrize("keys", EIGHT_BIT, ids=str)
+def test_8_bit_results_are_compared_with_what_their_descales_make_of_them(checked, keys):
+    spec = load_spec(EIGHT_BIT_BASE, keys)
+
+    def spoil(results: dict[str, Tensor]) -> None:
+        results["out"][(-1,) * results["out"].dim()] += 10
+
+    assert checked("forward", base=spec) == ""
+    found = checked("forward", spoil=spoil, base=spec)
+    assert found.startswith("out: error ") and found.endswith("(sequence 2, K/V head 1)")
 
 
 def test_torch_is_left_as_it_was(checked):

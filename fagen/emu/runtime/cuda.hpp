@@ -65,6 +65,14 @@ template <class T>
                              (lane & (width - 1u)) + delta < unsigned(width) ? lane + delta : lane);
 }
 
+// Each nibble of `selector` picks a byte, 0 to 3 of `low` and 4 to 7 of `high`.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const unsigned long bytes = static_cast<unsigned long>(high) << 32 | low;
+  unsigned word = 0;
+  for (unsigned i = 0; i < 4; ++i) word |= (bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return word;
+}
+
 #define FAGEN_EMU_MIN_MAX(T)                       \
   inline T min(T a, T b) { return b < a ? b : a; } \
   inline T max(T a, T b) { return a < b ? b : a; }

@@ -31,8 +31,10 @@ class Case:
 
     @cached_property
     def planned(self) -> KernelPlan:
-        """It, with fp16, which numpy has."""
-        spec = load_spec(SPECS / f"{self.spec}.yaml", {"problem.dtype": "fp16", **self.overrides})
+        """It, with fp16, which numpy has, where the spec has 16 bits."""
+        spec = load_spec(SPECS / f"{self.spec}.yaml")
+        key = "problem.out_dtype" if spec.problem.is_fp8 else "problem.dtype"
+        spec = load_spec(SPECS / f"{self.spec}.yaml", {key: "fp16", **self.overrides})
         direction = self.kernel.partition("_")[0]
         return next(own for own in kernels(plan(spec, None, direction)) if own.name == self.kernel)
 
@@ -164,6 +166,32 @@ CASES = {
             "schedule": _v3(2, 2) | {"cluster": 2},
         },
         (Inputs(Shape(1, 200, 190, 4, 2)),),
+    ),
+    # V transposed on its way, more tiles than stages, several items; a growth that many tiles exceed.
+    "v3_fp8": Case(
+        "h200_fp8",
+        {
+            "problem.head_dim": 64,
+            "schedule": _v3(2, 2, 2, pingpong=True) | {"softmax": {"rescale": {"growth": 2}}},
+        },
+        (Inputs(Shape(1, 150, 170, 4, 2)), Inputs(Shape(1, 64, 200, 1, 1), steep=8)),
+    ),
+    # Descales of blocks, O summed in two levels; V^T that comes as it is.
+    "v3_fp8_blocks": Case(
+        "h200_fp8",
+        {
+            "problem.head_dim": 64,
+            "problem.fp8": {"scale": "block"},
+            "problem.v_transposed": True,
+            "schedule": _v3(1, 2) | {"accumulate": {"promote_every": 64}, "softmax": {"rescale": "always"}},
+        },
+        (Inputs(Shape(1, 150, 160, 2, 2), steep=4),),
+    ),
+    # Pairs of CTAs that share V before it is transposed.
+    "v3_fp8_cluster": Case(
+        "h200_fp8",
+        {"problem.head_dim": 64, "schedule": _v3(1, 2) | {"cluster": 2}},
+        (Inputs(Shape(1, 200, 190, 2, 1)),),
     ),
     # Blocks of which O, l, m and dQ are read again and again; grouped heads, rows that see no key.
     "v1": Case("a100_fa1", _V1, _RUNS),

@@ -19,7 +19,8 @@ VERBS = frozenset(
 # What else moves between roles, items and launches, and what decides how a tile is computed.
 NAMES = frozenset(
     (
-        *("begin_fill", "pass", "pass_last", "st_shared", "ld_shared", "load_q", "load_k", "load_v"),
+        *("begin_fill", "end_fill", "pass", "pass_last", "st_shared", "ld_shared"),
+        *("load_q", "load_k", "load_v"),
         *("atomic_add", "atomic_add_ordered", "st_global", "finish", "clear_rows"),
         *("fill", "signal", "reduce_add", "add_dq"),
         *("apply", "try_exponentiate", "gemm_qk", "scale"),

@@ -4,6 +4,7 @@
 #include "fagen/base/constants.cuh"
 #include "fagen/base/grid.cuh"
 #include "fagen/base/types.cuh"
+#include "fagen/mma/key_order.cuh"
 
 namespace fagen::attn {
 
@@ -45,21 +46,23 @@ struct Mask {
   }
 
   // Sets hidden scores to -inf. The warp's rows start at the tile's row `warp_row`, of which `query` says the
-  // query; the columns start at key `col0`.
-  template <int kM, int kN, typename QueryOf>
+  // query; the columns start at key `col0`, in that order.
+  template <typename KeyOrder = mma::InOrder, int kM, int kN, typename QueryOf>
   __device__ __forceinline__ void apply(float (&s)[kM][kN][4], int warp_row, QueryOf query, int col0) const {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         int row = query(warp_row + 16 * m + 8 * r + lane_id() / 4);
-        int first = col0 + lane_id() % 4 * 2;
+        int first = col0 + KeyOrder::first();
         int before = begin(row) - first, after = end(row) - first;
 #pragma unroll
         for (int n = 0; n < kN; ++n)
 #pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (8 * n + i >= after || (kLeft != kUnbounded && 8 * n + i < before)) s[m][n][2 * r + i] = -kInf;
+          for (int i = 0; i < 2; ++i) {
+            const int key = KeyOrder::template key<kN>(n, i);
+            if (key >= after || (kLeft != kUnbounded && key < before)) s[m][n][2 * r + i] = -kInf;
+          }
       }
   }
 };

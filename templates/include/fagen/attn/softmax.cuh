@@ -2,7 +2,11 @@
 // divided by the row sum once, at the end.
 //
 // Scores come in unscaled; `scale_log2` = softmax scale * log2(e) is folded into the exponent. A row's
-// reference is the maximum that its P is scaled by: exp2((s - reference) * scale_log2).
+// reference is the maximum that its P is scaled by: exp2((s - reference) * scale_log2 + kOffset). An offset
+// lets P use more of the range of an 8-bit type; it leaves through the row sum.
+//
+// With kByTile every tile has a scale_log2 of its own, and a share that its P is multiplied by beside.
+// References are then kept times the scale of their tile.
 #pragma once
 
 #include "fagen/attn/exp2.cuh"
@@ -39,17 +43,26 @@ __device__ __forceinline__ void scale(float (&o)[kM][kNv][4], const float (&fact
       for (int i = 0; i < 4; ++i) o[m][n][i] *= factor[m][i / 2];
 }
 
-template <int kM>
+template <int kM, int kOffset = 0, bool kByTile = false>
 struct Softmax {
   float reference[kM][2];  // per row g and g + 8 of each 16-row block, -inf before the first key
   float sum[kM][2];        // this lane's part of the row sum
   float scale_log2;
+  float offset;    // kByTile: kOffset and the logarithm of the tile's share
+  float regained;  // kByTile: what to multiply a sum of the tile's P by, to be that without the share
 
   __device__ __forceinline__ explicit Softmax(float scale_log2) : scale_log2(scale_log2) {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) reference[m][r] = -kInf, sum[m][r] = 0.0f;
+  }
+
+  // kByTile: before a tile.
+  __device__ __forceinline__ void begin_tile(float scale, float share) {
+    scale_log2 = scale;
+    offset = kOffset + ptx::log2(share);
+    regained = ptx::reciprocal(share);
   }
 
   // Moves each row's reference to its maximum over `s`, rescales the sums to it, and says by what to scale O.
@@ -67,9 +80,10 @@ struct Softmax {
         float x = fmaxf(s[m][0][2 * r], s[m][0][2 * r + 1]);
 #pragma unroll
         for (int n = 1; n < kN; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+        if constexpr (kByTile) x *= scale_log2;
         next[m][r] = fmaxf(reference[m][r], quad_max(x));
         factor[m][r] = 1.0f;
-        grown |= (next[m][r] - reference[m][r]) * scale_log2 > Policy::kLazy;
+        grown |= in_log2(next[m][r] - reference[m][r]) > Policy::kLazy;
       }
     if (Policy::kLazy >= 0.0f && !__any_sync(kWarp, grown)) return false;
 #pragma unroll
@@ -77,7 +91,7 @@ struct Softmax {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         // A row that has seen no key yet keeps -inf: its sum and O are zero, whatever they are scaled by.
-        float shift = next[m][r] == -kInf ? 0.0f : (reference[m][r] - next[m][r]) * scale_log2;
+        float shift = next[m][r] == -kInf ? 0.0f : in_log2(reference[m][r] - next[m][r]);
         factor[m][r] = ptx::exp2(shift);
         reference[m][r] = next[m][r];
         sum[m][r] *= factor[m][r];
@@ -102,11 +116,17 @@ struct Softmax {
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        shift[m][r] = reference[m][r] == -kInf ? 0.0f : reference[m][r] * scale_log2;
+        shift[m][r] = reference[m][r] == -kInf ? 0.0f : exponent_at(reference[m][r]);
         large |= fabsf(shift[m][r]) > kLargeExponent;
       }
-    if (__any_sync(kWarp, large)) subtract_reference(s, shift);
-    exponentials<Policy>(s, shift, sum);
+    if constexpr (kByTile) {
+      float part[kM][2] = {};
+      exponentials<Policy>(s, shift, part);
+      add(part);
+    } else {
+      if (__any_sync(kWarp, large)) subtract_reference(s, shift);
+      exponentials<Policy>(s, shift, sum);
+    }
   }
 
   // The same, with the references as they are, which saves finding the maxima: P then exceeds 1 where scores
@@ -120,7 +140,7 @@ struct Softmax {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) shift[m][r] = reference[m][r] * scale_log2, part[m][r] = 0.0f;
+      for (int r = 0; r < 2; ++r) shift[m][r] = exponent_at(reference[m][r]), part[m][r] = 0.0f;
     exponentials<Policy>(s, shift, part);
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
@@ -128,11 +148,22 @@ struct Softmax {
       fails |= fmaxf(fabsf(shift[m][0]), fabsf(shift[m][1])) > kLargeExponent;
     }
     if (__any_sync(kWarp, fails)) return false;
+    add(part);
+    return true;
+  }
+
+  // Adds a tile's part to the row sums.
+  __device__ __forceinline__ void add(const float (&part)[kM][2]) {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) sum[m][r] += part[m][r];
-    return true;
+      for (int r = 0; r < 2; ++r) sum[m][r] += kByTile ? part[m][r] * regained : part[m][r];
+  }
+
+  // A difference of references as a power of two, and what to take off the exponents of a reference's row.
+  __device__ __forceinline__ float in_log2(float x) const { return kByTile ? x : x * scale_log2; }
+  __device__ __forceinline__ float exponent_at(float reference) const {
+    return in_log2(reference) - (kByTile ? offset : kOffset);
   }
 
   // P of every score for these shifts, in place, added to the rows' sums.
@@ -145,13 +176,16 @@ struct Softmax {
       for (int n = 0; n < kN; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float x = fmaf(s[m][n][i], scale_log2, -shift[m][i / 2]);
-          s[m][n][i] = is_polynomial<Policy>(4 * n + i) ? polynomial_exp2(x) : ptx::exp2(x);
-          sums[m][i / 2] += s[m][n][i];
+          float& x = s[m][n][i];
+          if (is_polynomial<Policy>(4 * n + i))
+            x = polynomial_exp2(x, scale_log2, shift[m][i / 2]);
+          else
+            x = ptx::exp2(fmaf(x, scale_log2, -shift[m][i / 2]));
+          sums[m][i / 2] += x;
         }
   }
 
-  // For huge scores: s - reference exactly, before scaling, and nothing left to shift by.
+  // For huge scores: s - reference exactly, before scaling, and nothing left to shift by but the offset.
   template <int kN>
   __device__ __forceinline__ void subtract_reference(float (&s)[kM][kN][4], float (&shift)[kM][2]) const {
 #pragma unroll
@@ -159,7 +193,7 @@ struct Softmax {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         float x = reference[m][r] == -kInf ? 0.0f : reference[m][r];
-        shift[m][r] = 0.0f;
+        shift[m][r] = -kOffset;
 #pragma unroll
         for (int n = 0; n < kN; ++n) s[m][n][2 * r] -= x, s[m][n][2 * r + 1] -= x;
       }
@@ -174,7 +208,7 @@ struct Softmax {
         float total = quad_sum(sum[m][r]);
         bool empty = total == 0.0f;
         inverse[m][r] = empty ? 0.0f : ptx::reciprocal(total);
-        lse[m][r] = empty ? -kInf : (reference[m][r] * scale_log2 + ptx::log2(total)) * kLn2;
+        lse[m][r] = empty ? -kInf : (in_log2(reference[m][r]) - kOffset + ptx::log2(total)) * kLn2;
       }
   }
 };

@@ -1,4 +1,5 @@
-// Warp-level matrix products on mma.sync m16n8k16, operands from swizzled shared tiles or from registers.
+// Warp-level matrix products on mma.sync m16n8k16, operands from swizzled shared tiles or from registers;
+// 8-bit ones on m16n8k32, from shared tiles, whose fragments are the same bytes.
 //
 // A warp owns kM blocks of 16 rows. An accumulator is float [kM][N / 8][4]: see ptx/mma_sync.cuh for the
 // (row, column) of each register. An operand answers fragment(): A for 16 columns k of its rows, B for 16
@@ -8,6 +9,7 @@
 #include "fagen/base/grid.cuh"
 #include "fagen/ptx/ldmatrix.cuh"
 #include "fagen/ptx/mma_sync.cuh"
+#include "fagen/ptx/mma_sync_fp8.cuh"
 #include "fagen/smem/tile.cuh"
 
 namespace fagen::mma {
@@ -23,14 +25,15 @@ using FragmentA = uint32_t[kM][4];
 template <typename TileT, int kWidth = TileT::kCols>
 __device__ __forceinline__ smem::Cursor<TileT, kWidth> cursor_row_major(uint32_t tile, int row0 = 0,
                                                                         int col0 = 0) {
-  return {tile, row0 + (lane_id() & 15), col0 / 8 + (lane_id() >> 4)};
+  return {tile, row0 + (lane_id() & 15), col0 / TileT::kChunkCols + (lane_id() >> 4)};
 }
 
 // The same: B operand stored [n][k], or A operand stored [k][m] (transposed on the way).
 template <typename TileT, int kWidth = TileT::kCols>
 __device__ __forceinline__ smem::Cursor<TileT, kWidth> cursor_col_major(uint32_t tile, int row0 = 0,
                                                                         int col0 = 0) {
-  return {tile, row0 + (lane_id() & 7) + (lane_id() >> 4) * 8, col0 / 8 + ((lane_id() >> 3) & 1)};
+  return {tile, row0 + (lane_id() & 7) + (lane_id() >> 4) * 8,
+          col0 / TileT::kChunkCols + ((lane_id() >> 3) & 1)};
 }
 
 // A stored [m][k], read at every use.
@@ -134,12 +137,20 @@ __device__ __forceinline__ void scale(float (&c)[kM][kN][4], float factor) {
       for (int i = 0; i < 4; ++i) c[m][n][i] *= factor;
 }
 
+template <typename T>
+__device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (sizeof(T) == 1)
+    ptx::mma_m16n8k32<T, T>(c, a, b0, b1);
+  else
+    ptx::mma_m16n8k16<T>(c, a, b0, b1);
+}
+
 // C += A B: A is [16 kM][kK], B [kK][8 kN].
 template <typename T, int kK, int kM, int kN, typename OperandA, typename OperandB>
 __device__ __forceinline__ void gemm(float (&c)[kM][kN][4], const OperandA& a_operand,
                                      const OperandB& b_operand) {
-#pragma unroll
-  for (int k = 0; k < kK; k += 16) {
+#pragma unroll(sizeof(T) == 1 ? 1 : kK)  // sm_90 has 8-bit mma.sync in many instructions
+  for (int k = 0; k < kK; k += 32 / sizeof(T)) {
     FragmentA<kM> a;
     a_operand.fragment(a, k);
 #pragma unroll
@@ -148,8 +159,8 @@ __device__ __forceinline__ void gemm(float (&c)[kM][kN][4], const OperandA& a_op
       b_operand.fragment(b, n, k);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        ptx::mma_m16n8k16<T>(c[m][n / 8], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(c[m][n / 8 + 1], a[m], b[2], b[3]);
+        multiply<T>(c[m][n / 8], a[m], b[0], b[1]);
+        multiply<T>(c[m][n / 8 + 1], a[m], b[2], b[3]);
       }
     }
   }

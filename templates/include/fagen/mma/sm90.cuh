@@ -40,6 +40,8 @@ __device__ __forceinline__ constexpr smem::Swizzle swizzle_of() {
                                   : smem::Swizzle::k32;
 }
 
+inline constexpr int kStepBytes = 32;  // of a row of a K-major operand that one wgmma multiplies
+
 // S = Q K^T with Q a tile [64][d] and K a tile [Bc][d].
 template <typename T, typename QTile, typename KTile>
 __device__ __forceinline__ void issue_qk(WarpgroupAccumulator<KTile::kRows>& s, uint32_t q_tile,
@@ -47,9 +49,9 @@ __device__ __forceinline__ void issue_qk(WarpgroupAccumulator<KTile::kRows>& s, 
   const uint64_t q = smem::descriptor(ptx::fresh(q_tile), 0, 8 * QTile::kRowBytes, swizzle_of<QTile>());
   const uint64_t k = smem::descriptor(ptx::fresh(k_tile), 0, 8 * KTile::kRowBytes, swizzle_of<KTile>());
 #pragma unroll
-  for (int step = 0; step < KTile::kCols / 16; ++step) {
-    constexpr int kPerPanel = KTile::kPanelCols / 16;
-    const int panel = step / kPerPanel, bytes = step % kPerPanel * 32;
+  for (int step = 0; step < KTile::kWidth / kStepBytes; ++step) {
+    constexpr int kPerPanel = KTile::kRowBytes / kStepBytes;
+    const int panel = step / kPerPanel, bytes = step % kPerPanel * kStepBytes;
     ptx::wgmma<T, T>(registers(s), smem::advance(q, panel * QTile::kPanelBytes + bytes),
                      smem::advance(k, panel * KTile::kPanelBytes + bytes), step > 0);
   }

@@ -42,6 +42,35 @@ struct GroupedRows {
   }
 };
 
+// The same where rows are those of a transposed tensor: `first_col` is the tile's first column.
+struct TransposedRows {
+  int32_t first_col, row, second, third;
+
+  __device__ __forceinline__ TransposedRows below(int32_t rows) const {
+    return {first_col, row + rows, second, third};
+  }
+
+  template <typename Order>
+  __device__ __forceinline__ void box(int32_t col, Order order) const {
+    order(first_col + col, row, second, third);
+  }
+};
+
+// The same where a box has two rows of every four, the first or the last: maps are (column, row of four,
+// four, second, third).
+struct RowsOfFours {
+  Rows rows;
+  int32_t half;
+
+  // Half of a tile's rows further is the other half.
+  __device__ __forceinline__ RowsOfFours below(int32_t rows_) const { return {rows, rows_ > 0}; }
+
+  template <typename Order>
+  __device__ __forceinline__ void box(int32_t col, Order order) const {
+    order(col, 2 * half, rows.row / 4, rows.second, rows.third);
+  }
+};
+
 template <typename TileT, typename RowsT>
 __device__ __forceinline__ void load_tile(uint32_t smem, const ptx::TensorMap& map, uint32_t barrier,
                                           RowsT at) {
@@ -50,6 +79,14 @@ __device__ __forceinline__ void load_tile(uint32_t smem, const ptx::TensorMap& m
     at.box(col, [&](auto... coordinates) {
       ptx::tma_load(smem + col / TileT::kPanelCols * TileT::kPanelBytes, map, barrier, coordinates...);
     });
+}
+
+template <typename TileT>
+__device__ __forceinline__ void load_tile(uint32_t smem, const ptx::TensorMap& map, uint32_t barrier,
+                                          RowsOfFours at) {
+  constexpr int kHalf = TileT::kRows / 2;
+  load_tile<TileT, RowsOfFours>(smem, map, barrier, at);
+  load_tile<TileT, RowsOfFours>(smem + kHalf * TileT::kRowBytes, map, barrier, at.below(kHalf));
 }
 
 // This CTA's share of the rows, to every CTA of the cluster: together they load the tile once.

@@ -29,7 +29,12 @@ __device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t* global, uint32_
   return old;
 }
 
-// The same without the old value: what the CTA did before its last barrier is done, too.
+// Replaces it by `value` where that is larger.
+__device__ __forceinline__ void reduce_max(uint32_t* global, uint32_t value) {
+  asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(global), "r"(value) : "memory");
+}
+
+// Addition without the old value: what the CTA did before its last barrier is done, too.
 __device__ __forceinline__ void signal(uint32_t* global) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(global) : "memory");
 }

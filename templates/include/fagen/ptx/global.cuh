@@ -43,6 +43,11 @@ __device__ __forceinline__ void st_global_16(void* global, uint4 v) {
                : "memory");
 }
 
+// `global` is 8-byte aligned.
+__device__ __forceinline__ void st_global_8(void* global, uint2 v) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(global), "r"(v.x), "r"(v.y) : "memory");
+}
+
 // Where `exists`, without a branch.
 __device__ __forceinline__ void st_global_16(void* global, uint4 v, bool exists) {
   asm volatile(

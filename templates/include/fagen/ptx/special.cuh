@@ -1,5 +1,5 @@
 // Base-2 exponent and logarithm, reciprocal and hyperbolic tangent, on the special-function unit (PTX ISA,
-// "ex2", "lg2", "rcp").
+// "ex2", "lg2", "rcp"); and a saturated product and sum ("fma").
 #pragma once
 
 #ifdef FAGEN_EMU
@@ -23,6 +23,13 @@ __device__ __forceinline__ float reciprocal(float x) {
 __device__ __forceinline__ float log2(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// a * b + c, brought to [0, 1]; NaN becomes 0.
+__device__ __forceinline__ float fma_saturated(float a, float b, float c) {
+  float y;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
   return y;
 }
 

@@ -1,5 +1,5 @@
 // The load role: one thread streams Q, K and V of item after item into shared memory by TMA. K is fetched one
-// tile ahead of V, as it is used.
+// tile ahead of V, as it is used. Where other warps transpose V, it tells them the end.
 #pragma once
 
 #include "fagen/pipe/stream.cuh"
@@ -41,12 +41,18 @@ class Load {
     ptx::st_shared(stream_.item(q_at_), sched::kNoPair);
     ptx::st_shared(stream_.item(q_at_) + 4, 0);
     stream_.q.expect(q_at_, 0);
+    if constexpr (Cfg::kTransposers > 0) {
+      stream_.v.begin_fill(v_at_);
+      ptx::st_shared(stream_.v_end(v_at_), 1);
+      stream_.v.expect(v_at_, 0);
+    }
     handout.finish();
   }
 
  private:
   using QRing = typename pipe::Stream<Cfg>::QRing;
-  using KvRing = typename pipe::Stream<Cfg>::KvRing;
+  using KRing = typename pipe::Stream<Cfg>::KRing;
+  using VRing = typename pipe::Stream<Cfg>::VRing;
   using KvRows = typename Cfg::Sequence::KvRows;
 
   // Beside Q lies whose it is.
@@ -63,16 +69,25 @@ class Load {
     q_at_.advance();
   }
 
+  // V that comes transposed has its keys in order, and K then has not.
   __device__ __forceinline__ void load_k(KvRows rows) {
-    load_kv<typename Cfg::KTile>(stream_.k, k_at_, stream_.k_tile(k_at_), p_.k_map, rows);
+    if constexpr (Cfg::kVTransposed)
+      load_kv<typename Cfg::KTile>(stream_.k, k_at_, stream_.k_tile(k_at_), p_.k_map,
+                                   pipe::RowsOfFours{rows, 0});
+    else
+      load_kv<typename Cfg::KTile>(stream_.k, k_at_, stream_.k_tile(k_at_), p_.k_map, rows);
   }
   __device__ __forceinline__ void load_v(KvRows rows) {
-    load_kv<typename Cfg::VTile>(stream_.v, v_at_, stream_.v_tile(v_at_), p_.v_map, rows);
+    if constexpr (Cfg::kVTransposed)
+      load_kv<typename Cfg::VTile>(stream_.v, v_at_, stream_.v_tile(v_at_), p_.v_map,
+                                   pipe::TransposedRows{rows.row, 0, rows.second, rows.third});
+    else
+      load_kv<typename Cfg::VTile>(stream_.v, v_at_, stream_.v_tile(v_at_), p_.v_map, rows);
   }
 
-  template <typename TileT>
-  __device__ __forceinline__ void load_kv(const KvRing& ring, typename KvRing::At& at, uint32_t tile,
-                                          const ptx::TensorMap& map, KvRows rows) {
+  template <typename TileT, typename Ring, typename RowsT>
+  __device__ __forceinline__ void load_kv(const Ring& ring, typename Ring::At& at, uint32_t tile,
+                                          const ptx::TensorMap& map, RowsT rows) {
     const uint32_t full = ring.begin_fill(at);
     ring.expect(at, TileT::kBytes);
     if constexpr (Cfg::kCluster == 1)
@@ -86,8 +101,8 @@ class Load {
   const pipe::Stream<Cfg>& stream_;
   const uint32_t rank_;
   typename QRing::At q_at_ = QRing::first_fill();
-  typename KvRing::At k_at_ = KvRing::first_fill();
-  typename KvRing::At v_at_ = KvRing::first_fill();
+  typename KRing::At k_at_ = KRing::first_fill();
+  typename VRing::At v_at_ = VRing::first_fill();
 };
 
 }  // namespace fagen::role

@@ -14,6 +14,10 @@ __device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t* global, uint32_
   return atomic_add(global, value);
 }
 
+__device__ __forceinline__ void reduce_max(uint32_t* global, uint32_t value) {
+  emu::atomic_global(global, [value](uint32_t old) { return max(old, value); });
+}
+
 __device__ __forceinline__ void signal(uint32_t* global) { atomic_add(global, 1); }
 
 __device__ __forceinline__ void wait_for_signals(const uint32_t* global, uint32_t count) {

@@ -32,6 +32,8 @@ __device__ __forceinline__ uint4 ld_global_16(const void* global) {
 
 __device__ __forceinline__ void st_global_16(void* global, uint4 v) { emu::store_global(global, &v, 16); }
 
+__device__ __forceinline__ void st_global_8(void* global, uint2 v) { emu::store_global(global, &v, 8); }
+
 __device__ __forceinline__ void st_global_16(void* global, uint4 v, bool exists) {
   if (exists) emu::store_global(global, &v, 16);
 }

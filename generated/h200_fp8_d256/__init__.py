@@ -1,0 +1,16 @@
+"""h200_fp8_d256: printed by fagen from its spec; change the spec, not this file."""
+
+from fagen import load
+
+SPEC = {'name': 'h200_fp8_d256',
+ 'family': 'v3',
+ 'arch': 'sm_90a',
+ 'device': 'h200',
+ 'problem': {'dtype': 'e4m3',
+             'out_dtype': 'bf16',
+             'head_dim': 256,
+             'mask': 'causal',
+             'passes': ('forward',)},
+ 'schedule': {'tile': {'q': 128, 'kv': 64}}}
+
+attention = load(SPEC)

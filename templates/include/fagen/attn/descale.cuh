@@ -1,0 +1,34 @@
+// What 8-bit q, k and v are to be multiplied by to be what they stand for: one number for each K/V head of a
+// sequence, which its query heads share.
+#pragma once
+
+#include "fagen/base/types.cuh"
+#include "fagen/ptx/global.cuh"
+#include "fagen/sched/work.cuh"
+
+namespace fagen::attn {
+
+// Scores, unlike what they stand for, are finite even if a descale is 0; a hidden one, -inf, times 0 were
+// NaN.
+inline constexpr float kLeastScale = 1e-30f;
+
+// Those of a work item.
+struct HeadDescales {
+  float qk;  // of its scores
+  float v;   // of its O
+
+  __device__ __forceinline__ HeadDescales() {}
+
+  template <typename Params, typename ItemT>
+  __device__ __forceinline__ HeadDescales(const Params& p, const ItemT& item, int) {
+    const sched::Work& work = item.work;
+    auto of = [&](const float* descale, int64_t batch_stride, int64_t head_stride) {
+      return ptx::ld_global(descale + work.batch * batch_stride + work.head_kv * head_stride);
+    };
+    qk = of(p.q_descale, p.q_descale_batch_stride, p.q_descale_head_stride) *
+         of(p.k_descale, p.k_descale_batch_stride, p.k_descale_head_stride);
+    v = of(p.v_descale, p.v_descale_batch_stride, p.v_descale_head_stride);
+  }
+};
+
+}  // namespace fagen::attn
