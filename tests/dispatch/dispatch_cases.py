@@ -32,7 +32,7 @@ class ReferenceOp:
         self, q: Tensor, k: Tensor, v: Tensor, *packing: Any, return_lse: bool, **options: Any
     ) -> Any:
         given = Packing(*packing) if packing[0] is not None else None
-        out, lse, _ = self.forward(q, k, v, given, None, options["scale"], options["dropout_p"])
+        out, lse, _ = self.forward(q, k, v, given, None, None, options["scale"], options["dropout_p"])
         return (out, lse) if return_lse else out
 
     def forward(
@@ -41,6 +41,7 @@ class ReferenceOp:
         k: Tensor,
         v: Tensor,
         packing: Packing | None,
+        descales: None,
         seed: Tensor | None,
         scale: float | None,
         dropout_p: float,
