@@ -9,16 +9,26 @@ FIRST_TURN = 1  # named barriers: 0 is __syncthreads's, then a turn and a store 
 
 
 def forward(plan: Plan) -> Pipeline:
-    """One thread loads by TMA into three rings; a math warpgroup uses its rows of Q, and all K and V."""
+    """One thread loads by TMA into three rings; a math warpgroup uses its rows of Q, and all K and V.
+
+    Of 8 bits V may go on from its ring into another, transposed by warps of the load role.
+    """
     tiling = plan.tiling
     groups = tiling.warps // 4
     sizes = {buffer.name: buffer.bytes // buffer.stages for buffer in plan.buffers}
 
-    def ring(name: str, ctas: int, beside: tuple[str, ...] = ()) -> Passage:
+    def ring(name: str, readers: int, *beside: str) -> Passage:
         full = Signal(f"{name}_full", 1, sizes[name])
-        return Passage((name,), LOAD, "TMA", full, Signal(f"{name}_empty", tiling.warps * ctas), beside)
+        return Passage((name,), LOAD, "TMA", full, Signal(f"{name}_empty", readers), beside)
 
-    passages = [ring("q", 1, ("item",)), ring("k", tiling.cluster), ring("v", tiling.cluster)]
+    math = tiling.warps * tiling.cluster
+    passages = [ring("q", tiling.warps, "item"), ring("k", math)]
+    if tiling.transposers:
+        full, empty = Signal("vt_full", tiling.transposers), Signal("vt_empty", tiling.warps)
+        passages.append(ring("v", tiling.transposers * tiling.cluster, "v_end"))
+        passages.append(Passage(("vt",), LOAD, "stmatrix", full, empty))
+    else:
+        passages.append(ring("v", math))
     if tiling.own_o:
         numbers = range(FIRST_TURN + groups, FIRST_TURN + 2 * groups)
         stored = Signal(f"named barriers {', '.join(map(str, numbers))}", 128)
@@ -37,7 +47,8 @@ def _load(plan: Plan) -> Role:
     tiling = plan.tiling
     counter = "; a counter in global memory hands it work items" if tiling.has_counters else ""
     share = f"; of K and V its share, for {tiling.cluster} CTAs" if tiling.cluster > 1 else ""
-    does = f"one thread issues the TMA loads of Q, K and V{share}{counter}"
+    transposes = f"; {tiling.transposers} warps transpose V" if tiling.transposers else ""
+    does = f"one thread issues the TMA loads of Q, K and V{share}{counter}{transposes}"
     return Role("load", tiling.load_warps, tiling.load_registers, does)
 
 

@@ -60,23 +60,28 @@ HEADERS = {
 
 def test_counts_are_what_the_headers_initialise_mbarriers_with(drawn):
     for plan in drawn:
+        tiling = plan.tiling
         known = {
-            "kWarps": plan.tiling.warps,
-            "kThreads": plan.tiling.threads,
-            "kCluster": plan.tiling.cluster,
+            "kWarps": tiling.warps,
+            "kThreads": tiling.threads,
+            "kCluster": tiling.cluster,
+            "kFillers": 1,
+        }
+        own = {  # as pipe/stream.cuh has it
+            "q": {"kCluster": 1},
+            "v": {"kWarps": tiling.transposers or tiling.warps},
+            "vt": {"kFillers": tiling.transposers, "kCluster": 1},
         }
         counts = {}
         for header in HEADERS.get((plan.spec.family, plan.direction), ()):
             text = (TEMPLATES / "include/fagen/pipe" / f"{header}.cuh").read_text()
-            counts |= {name: eval(count, {}, known) for name, count in INIT.findall(text)}
+            counts |= dict(INIT.findall(text))
         counts["meeting"] = counts.pop("barrier", None)  # split_barrier.cuh's own
         words = {barrier.name for barrier in plan.barriers}
         for signal in signals(pipeline(plan).passages):
             if signal.name in words:
-                count = counts[signal.name.split("_")[-1]]
-                if signal.name == "q_empty":
-                    count //= plan.tiling.cluster  # each CTA loads its own Q
-                assert signal.arrivals == count
+                ring, _, kind = signal.name.rpartition("_")
+                assert signal.arrivals == eval(counts[kind], {}, known | own.get(ring, {}))
 
 
 @pytest.mark.parametrize("family", ["v1", "v2"])
