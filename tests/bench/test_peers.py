@@ -8,6 +8,7 @@ import torch
 from fake_peers import modules
 
 from fagen.bench.expected import expected, expected_gradients, largest_difference, random_inputs, random_like
+from fagen.bench.peers import flex_attention
 from fagen.bench.peers import standard as standard_peer
 from fagen.bench.peers.installed import PEERS, installed, versions
 from fagen.plan.launch import Shape
@@ -156,6 +157,27 @@ def test_gradients_are_those_of_the_inputs(name, layout):
     call = PEERS[name].adapter(of, *inputs)
     for _ in range(2):  # what the adapter has arranged is there for every call
         assert wanted.has(torch.autograd.grad(call(), inputs, dout))
+
+
+@pytest.mark.parametrize(
+    ("shape", "short"),
+    [(DECODE, True), (Shape(1, 32, 64, 8, 2), True), (Shape(1, 33, 64, 8, 2), False), (SQUARE, True)],
+    ids=str,
+)
+def test_flexattentions_kernel_for_short_queries_has_a_groups_queries_in_one_block(monkeypatch, shape, short):
+    """Torch 2.11 and newer have no kernel where they are more than that."""
+    given = {}
+    attend = flex_attention.flex_attention
+
+    def watched(*inputs, **options):
+        given.update(options)
+        return attend(*inputs, **options)
+
+    monkeypatch.setattr(flex_attention, "flex_attention", watched)
+    error, allowed = run("FlexAttention", problem("causal"), shape)
+    assert error <= allowed
+    assert (given["kernel_options"] is None) == short
+    assert given["block_mask"] is None or given["block_mask"].BLOCK_SIZE[0] == 128
 
 
 def test_torch_cudnn_says_so_where_it_cannot_run():
