@@ -4,7 +4,7 @@ VENV ?= .venv
 TORCH ?= torch# pip requirement; a machine without a GPU can name a CPU build here
 SPECS ?= $(wildcard specs/*.yaml)
 DEMO_SPEC ?= specs/h100_fp8.yaml
-BENCH_SPECS ?= $(wildcard specs/h200_fa2*.yaml specs/h200_fa3*.yaml)
+BENCH_SPECS ?= $(wildcard specs/h200_fa2*.yaml specs/h200_fa3*.yaml specs/h200_fp8*.yaml)
 
 BIN := $(VENV)/bin
 FAGEN := $(BIN)/fagen

@@ -14,12 +14,13 @@ from fagen.bench.clock import ROUNDS, Clock, interleaved
 
 OURS = "fagen"
 DETERMINISTIC = "fagen deterministic"  # the op with problem.deterministic
+QUANTISING = "fagen quantising"  # an op of 8 bits on 16-bit q, k and v, which it quantises first
 
 Call = Callable[[], Any]
 
 
 def is_ours(name: str) -> bool:
-    """Whether a contender is the op, in one of its modes; else it is a peer."""
+    """Whether a contender is the op, in one of its modes or dtypes; else it is a peer."""
     return name.startswith(OURS)
 
 

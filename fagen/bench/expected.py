@@ -16,6 +16,7 @@ from fagen.ops import reference, reference_fp8
 from fagen.ops.checks import torch_dtype
 from fagen.ops.descales import Descales
 from fagen.ops.layout import BATCH_ROW_HEAD, Packing
+from fagen.ops.quantize import Scale
 from fagen.ops.reference_gradients import Gradients, gradients, plain_gradients
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
@@ -37,10 +38,16 @@ class Expected:
     )
 
     def error(self, out: Tensor) -> float:
-        """The error that `allowed` bounds; NaN where there is one."""
-        return (
-            reference.relative_error(out, self.out) if self.is_relative else largest_difference(out, self.out)
-        )
+        """The error that `allowed` bounds; NaN where there is one.
+
+        Of an `out` of 8 bits it is what there is beyond the error of the exact one rounded to that dtype.
+        """
+        if not self.is_relative:
+            return largest_difference(out, self.out)
+        rounding = 0.0
+        if out.element_size() == 1:
+            rounding = reference.relative_error(self.out.to(out.dtype), self.out)
+        return reference.relative_error(out, self.out) - rounding
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,14 @@ class ExpectedGradients:
         return all(error <= most for error, most in zip(self.errors(found), self.allowed, strict=True))
 
 
-def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inputs:
+def random_inputs(
+    problem: Problem, shape: Shape, seed: int, device: str, scale: Scale | None = None
+) -> Inputs:
     """What the problem's op takes: standard normal q, k and v in the problem's layout and dtype.
 
     With packed sequences, all of the shape's lengths, also where each starts and the longest lengths. 8-bit
-    ones are quantised, see ops.reference_fp8, and their descales follow after all of that, or as many None.
+    ones are quantised, see ops.reference_fp8 (and `scale` there), and their descales follow after all of
+    that, or as many None.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -87,14 +97,14 @@ def random_inputs(problem: Problem, shape: Shape, seed: int, device: str) -> Inp
     if problem.layout == "thd":
         packing = offsets(shape.seqlen_q), offsets(shape.seqlen_k), shape.seqlen_q, shape.seqlen_k
     if problem.is_fp8:
-        tensors, descales = reference_fp8.quantized(problem, *tensors, batch=shape.batch)
+        tensors, descales = reference_fp8.quantized(problem, *tensors, shape.batch, scale)
         return (*tensors, *(packing or (None,) * len(Packing._fields)), *descales)
     return (*(x.to(torch_dtype(problem)) for x in tensors), *packing)
 
 
 def expected(problem: Problem, inputs: Inputs) -> Expected:
     """The reference on these inputs, one K/V head of one batch entry at a time: score matrices are large."""
-    inputs = _in_full(problem, inputs)
+    inputs = in_full(problem, inputs)
     batch, _, head = BATCH_ROW_HEAD[problem.layout]
     tensors, offsets = inputs[:3], inputs[3:5]
     group = tensors[0].shape[head] // tensors[1].shape[head]
@@ -108,8 +118,8 @@ def expected(problem: Problem, inputs: Inputs) -> Expected:
     return Expected(out, lse, reference.allowed_error(problem, plain, out), problem.is_fp8)
 
 
-def _in_full(problem: Problem, inputs: Inputs) -> Inputs:
-    """What these stand for, without descales: 8-bit q, k and v in fp32."""
+def in_full(problem: Problem, inputs: Inputs) -> Inputs:
+    """What the op's inputs stand for, without descales: 8-bit q, k and v in fp32."""
     if not problem.is_fp8:
         return inputs
     q, k, v, *packing = inputs[:-3]

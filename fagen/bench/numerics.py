@@ -21,6 +21,7 @@ from fagen.bench.distributions import DISTRIBUTIONS, draw_inputs
 from fagen.bench.expected import must_fit
 from fagen.bench.heads import by_head
 from fagen.bench.peers.torch_sdpa import torch_flash
+from fagen.bench.sixteen_bits import in_16_bits
 from fagen.errors import ArgumentError, FagenError
 from fagen.ops import reference, reference_quantize
 from fagen.ops.checks import torch_dtype
@@ -151,13 +152,6 @@ def measure(spec: Spec, shape: Shape, dist: str, seed: int, runner: Runner) -> I
                 continue
             error = out.double() - exact
             yield Row(way, error.square().mean().sqrt().item(), error.abs().max().item())
-
-
-def in_16_bits(spec: Spec, dtype: str) -> Spec:
-    """The same attention of 16-bit q, k and v; the planner's schedule."""
-    kept = spec.problem.model_dump(exclude={"dtype", "out_dtype", "fp8", "v_transposed"})
-    named = spec.model_dump(include={"family", "arch", "device"})
-    return load_spec({"name": f"{spec.name[:50]}_{dtype}", **named, "problem": {**kept, "dtype": dtype}})
 
 
 def _out(spec: Spec, way: Way, runner: Runner, inputs: tuple[Tensor, Tensor, Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fagen.bench.case import FLOPS
 from fagen.bench.clock import ROUNDS
-from fagen.bench.compare import DETERMINISTIC, OURS, Result, is_ours
+from fagen.bench.compare import DETERMINISTIC, OURS, QUANTISING, Result, is_ours
 from fagen.bench.summary import contenders, summaries
 
 NOTHING = "-"
@@ -19,6 +19,7 @@ BROKEN = {
     "FlexAttention": "Flex-\nAttention",
     "FlashInfer": "Flash-\nInfer",
     DETERMINISTIC: "determi-\nnistic",
+    QUANTISING: "quanti-\nsing",
 }
 
 Cell = Callable[[Result], str]
@@ -46,6 +47,14 @@ SIZES = (
     Column("d", lambda result: _head_dims(result)),
     Column("mask", lambda result: result.case.mask, right=False),
 )
+
+
+def terminal_tables(results: Sequence[Result]) -> Iterator[Table]:
+    """One of the cases of 16 bits and one of those of 8, which have other contenders."""
+    for is_fp8 in (False, True):
+        own = [result for result in results if result.case.spec.problem.is_fp8 == is_fp8]
+        if own:
+            yield terminal_table(own)
 
 
 def terminal_table(results: Sequence[Result]) -> Table:

@@ -69,7 +69,8 @@ def bench_command(
     """Time each spec's op beside other implementations of attention.
 
     Those are, where installed, PyTorch's flash and cuDNN attention, FlexAttention, FlashAttention-2, -3 and
-    -4, xFormers and FlashInfer; and standard attention, where S x S fits. Without --shapes: 16k tokens,
+    -4, xFormers and FlashInfer; and standard attention, where S x S fits. Of 8 bits: cuDNN, FlashAttention-3,
+    the op with the time of quantising, and its kernels of 16 bits. Without --shapes: 16k tokens,
     hidden dimension 2048, with and without a causal mask; a spec with a sliding window keeps that.
 
     All are checked first; a wrong result is not timed. Device time with warm-up, medians; TFLOP/s count
@@ -144,11 +145,12 @@ def _report(
     from fagen.bench.compare import is_ours
     from fagen.bench.peers.installed import versions
     from fagen.bench.summary import failures, summaries
-    from fagen.bench.table import terminal_table
+    from fagen.bench.table import terminal_tables
 
     for failure in failures(results):
         typer.echo(failure, err=True)
-    table_console().print(terminal_table(results))
+    for table in terminal_tables(results):
+        table_console().print(table)
     for summary in summaries(results):
         typer.echo(str(summary))
     found = document.to_json(results, refused, machine.machine(), versions())

@@ -12,7 +12,6 @@ from fagen.dispatch.problem import Request
 from fagen.dispatch.target import Target
 from fagen.errors import PlanError, SpecError
 from fagen.hw.arch import ARCHES
-from fagen.paths import SPECS
 from fagen.plan.efficiency import Efficiencies
 from fagen.plan.ir import Plan
 from fagen.plan.launch import Shape
@@ -20,6 +19,7 @@ from fagen.plan.planner import FAMILIES, plans
 from fagen.plan.predict import predict
 from fagen.spec.load import load_spec
 from fagen.spec.model import Problem, Spec
+from fagen.spec.shipped import shipped_specs
 from fagen.tune.calibrated import efficiencies
 
 STUDIED = "v1"
@@ -111,12 +111,6 @@ def _open_spec(name: str, family: str, target: Target) -> Spec:
     problem = {"dtype": "bf16", "head_dim": 128}
     keys = {"name": name, "family": family, "arch": target.arch, "device": target.device.name}
     return load_spec(keys | {"problem": problem})
-
-
-@functools.cache
-def shipped_specs() -> tuple[Spec, ...]:
-    """Those of specs/, by name."""
-    return tuple(load_spec(path) for path in sorted(SPECS.glob("*.yaml")))
 
 
 def _refusal(spec: Spec, problem: Problem, target: Target) -> str:

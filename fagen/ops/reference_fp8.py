@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from fagen.hw.dtypes import DTYPES
 from fagen.ops.descales import Descales
+from fagen.ops.quantize import Scale
 from fagen.ops.reference_quantize import dequantize, quantize
 from fagen.spec.model import Problem
 
@@ -35,15 +36,16 @@ def dequantized(
 
 
 def quantized(
-    problem: Problem, q: Tensor, k: Tensor, v: Tensor, batch: int
+    problem: Problem, q: Tensor, k: Tensor, v: Tensor, batch: int, scale: Scale | None = None
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Descales]:
     """The 8-bit q, k and v nearest to these, which are in problem.layout, and their descales.
 
+    There is a descale as `scale` says, see `fagen.quantize_fp8`, if left out as problem.fp8.scale does.
     `batch` sequences are packed, all of one length. v comes transposed where the problem has it so, its rows
     16-byte aligned.
     """
     dtype = getattr(torch, DTYPES[problem.dtype].torch)
-    scale = "block" if problem.scales_blocks else "head"
+    scale = scale or ("block" if problem.scales_blocks else "head")
     if problem.layout == "thd":
         q, k, v = (x.unflatten(0, (batch, -1)) for x in (q, k, v))
     layout = "bhsd" if problem.layout == "bhsd" else "bshd"

@@ -16,7 +16,9 @@ from fagen.bench.shapes import paper_shapes
 from fagen.paths import SPECS
 from fagen.spec.load import load_spec
 
-sys.path.insert(0, str(Path(__file__).parent))  # fake_peers.py
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fake_peers
 
 
 class FakeClock:
@@ -53,6 +55,13 @@ class FakeAllocator:
 
     def release(self) -> None:
         self.released += 1
+
+
+@pytest.fixture
+def libraries(monkeypatch) -> None:
+    """The peers' libraries, computed by the reference."""
+    for name, module in fake_peers.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
 
 
 @pytest.fixture

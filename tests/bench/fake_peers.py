@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import fake_cudnn
 import torch
 from torch import Tensor
 
 from fagen.bench.peers.flash_attention import FA2, FA3, FA4
 from fagen.ops import reference
+from fagen.ops.descales import Descales
+from fagen.ops.reference_quantize import dequantize
 from fagen.spec.model import Problem
 
 
@@ -34,6 +37,22 @@ def flash_attention(unbounded: int | None):
         left, right = (None if side == unbounded else side for side in window_size)
         problem = problem_of(q, v, "bshd", (left, 0 if causal else right), softcap)
         return reference.attention(problem, q, k, v)[0].to(q.dtype), None
+
+    return flash_attn_func
+
+
+def flash_attention_3():
+    """The same of FlashAttention-3: also of e4m3 with a descale for each K/V head, out of bf16."""
+    attend = flash_attention(-1)
+
+    def flash_attn_func(q, k, v, **options):
+        descales = [options.pop(name) for name in Descales._fields if name in options]
+        if q.dtype != torch.float8_e4m3fn:
+            assert not descales
+            return attend(q, k, v, **options)
+        assert all(x.dtype == torch.float32 and x.shape == (k.shape[0], k.shape[2]) for x in descales)
+        inputs = [dequantize(x, descale, "bshd") for x, descale in zip((q, k, v), descales, strict=True)]
+        return attend(*inputs, **options)[0].bfloat16()
 
     return flash_attn_func
 
@@ -116,8 +135,13 @@ class Decode(_Wrapper):
 def modules() -> dict[str, ModuleType]:
     """All of them by name, to be put into sys.modules."""
     found: dict[str, ModuleType] = {"flash_attn": ModuleType("flash_attn"), **xformers()}
-    for name, unbounded in ((FA2, -1), (FA3, -1), (FA4, None)):
-        vars(found.setdefault(name, ModuleType(name)))["flash_attn_func"] = flash_attention(unbounded)
+    for name, function in (
+        (FA2, flash_attention(-1)),
+        (FA3, flash_attention_3()),
+        (FA4, flash_attention(None)),
+    ):
+        vars(found.setdefault(name, ModuleType(name)))["flash_attn_func"] = function
+    found["cudnn"] = fake_cudnn.module()
     flashinfer = found.setdefault("flashinfer", ModuleType("flashinfer"))
     vars(flashinfer)["BatchPrefillWithRaggedKVCacheWrapper"] = Prefill
     vars(flashinfer)["BatchDecodeWithPagedKVCacheWrapper"] = Decode

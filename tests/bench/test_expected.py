@@ -118,6 +118,31 @@ def test_8_bit_inputs_stand_for_standard_normal_ones(keys):
     assert math.isnan(found.error(math.nan * found.out))
 
 
+def test_the_error_of_8_bit_out_is_beyond_that_of_rounding_it():
+    problem = Problem(dtype="e4m3", head_dim=64, passes=("forward",))
+    found = expected(problem, random_inputs(problem, Shape(1, 40, 300, 2, 1), seed=0, device="cpu"))
+    rounded = found.out.to(torch.float8_e4m3fn)
+    assert found.error(rounded) == 0 < 0.02 < found.error(rounded.double())
+    noise = torch.randn_like(found.out) * found.out.square().mean().sqrt()
+    assert 0 < found.error((found.out + 0.03 * noise).to(rounded.dtype)) < 0.03
+    assert found.error((found.out + 0.2 * noise).to(rounded.dtype)) > found.allowed
+    assert found.error(torch.zeros_like(rounded)) > 0.9
+    assert math.isnan(found.error(torch.full_like(found.out, math.nan).to(rounded.dtype)))
+
+
+@pytest.mark.parametrize(("layout", "scale"), [("bshd", "tensor"), ("thd", "tensor"), ("bshd", "block")])
+def test_8_bit_inputs_have_the_descales_that_are_asked_for(layout, scale):
+    fp8 = {"scale": "block"} if scale == "block" else None
+    problem = Problem.model_validate(
+        {"dtype": "e4m3", "head_dim": 64, "layout": layout, "passes": ("forward",), "fp8": fp8}
+    )
+    inputs = random_inputs(problem, Shape(2, 20, 33, 4, 2), seed=0, device="cpu", scale=scale)
+    assert [tuple(x.shape) for x in inputs[-3:]] == (
+        [(1,)] * 3 if scale == "tensor" else [(2, 4, 1), (2, 2, 1), (2, 2, 1)]
+    )
+    assert expected(problem, inputs).out.isfinite().all()
+
+
 def test_the_error_of_16_bits_is_the_largest_absolute_one():
     problem = Problem(dtype="fp16", head_dim=8)
     found = expected(problem, random_inputs(problem, Shape(1, 5, 7, 2, 1), seed=0, device="cpu"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch import Tensor
 
-from fagen.bench.numerics import Model, Row, Way, in_16_bits, measure, ways
+from fagen.bench.numerics import Model, Row, Way, measure, ways
 from fagen.errors import ArgumentError
 from fagen.ops.quantize import Quantized
 from fagen.paths import SPECS
@@ -80,10 +80,3 @@ def test_specs_that_it_does_not_take(spec: Spec, overrides: dict, message: str) 
 def test_16_bit_specs_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"problem.dtype: is bf16; allowed: e4m3, e5m2"):
         ways(load_spec(SPECS / "h200_fa3.yaml"), "cpu")
-
-
-def test_in_16_bits_is_the_same_attention(spec: Spec) -> None:
-    given = {"problem.v_transposed": True, "problem.fp8.scale": "block", "problem.mask": "causal"}
-    problem = in_16_bits(load_spec(spec, given), "bf16").problem
-    assert problem.dtype == problem.dtype_out == "bf16" and problem.fp8 is None
-    assert (problem.mask, problem.head_dim, problem.v_transposed) == ("causal", 128, False)

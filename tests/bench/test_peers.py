@@ -8,6 +8,7 @@ import torch
 from fake_peers import modules
 
 from fagen.bench.expected import expected, expected_gradients, largest_difference, random_inputs, random_like
+from fagen.bench.peers import flex_attention
 from fagen.bench.peers import standard as standard_peer
 from fagen.bench.peers.installed import PEERS, installed, versions
 from fagen.plan.launch import Shape
@@ -17,18 +18,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without to
 
 OF_TORCH = ["torch flash", "torch cuDNN", "FlexAttention", "standard"]
 LIBRARIES = ["FA2", "FA3", "FA4", "xFormers", "FlashInfer"]
+OF_8_BITS = ["cuDNN FP8", "FA3 FP8"]
 ON_A_CPU = ["torch flash", "FlexAttention", "standard", *LIBRARIES]
 BOTTOM_RIGHT = ["FlexAttention", "standard", *LIBRARIES]  # masks where S_q != S_k
 
 SQUARE, WIDE, TALL = Shape(2, 48, 48, 4, 4), Shape(2, 17, 48, 4, 2), Shape(2, 48, 17, 4, 1)
 DECODE = Shape(3, 1, 32, 8, 2)
+EIGHT = Problem(dtype="e4m3", head_dim=64, passes=("forward",))
 
 
 @pytest.fixture(autouse=True)
-def _without_a_gpu(monkeypatch):
+def _without_a_gpu(monkeypatch, libraries):
     """Libraries as their documentation has them, FlexAttention as it is written, memory without end."""
-    for name, module in modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     monkeypatch.setattr(standard_peer, "free_bytes", lambda device: 10**12)
 
@@ -119,10 +120,11 @@ def test_values_may_have_columns_of_their_own(name):
 
 @pytest.mark.parametrize("name", PEERS)
 def test_packed_sequences_are_refused(name):
-    of = problem(layout="thd")
-    q, k, v, *_ = random_inputs(of, Shape(1, 16, 16, 1, 1), seed=0, device="cpu")
+    of = EIGHT if PEERS[name].is_fp8 else problem()
+    of = of.model_copy(update={"layout": "thd"})
+    inputs = random_inputs(of, Shape(1, 16, 16, 1, 1), seed=0, device="cpu")
     with pytest.raises(RuntimeError, match="packed sequences"):
-        PEERS[name].adapter(of, q, k, v)
+        PEERS[name].adapter(of, *inputs[:3], *(inputs[-3:] if of.is_fp8 else ()))
 
 
 def test_flashinfer_has_no_backward():
@@ -158,18 +160,46 @@ def test_gradients_are_those_of_the_inputs(name, layout):
         assert wanted.has(torch.autograd.grad(call(), inputs, dout))
 
 
+@pytest.mark.parametrize(
+    ("shape", "short"),
+    [(DECODE, True), (Shape(1, 32, 64, 8, 2), True), (Shape(1, 33, 64, 8, 2), False), (SQUARE, True)],
+    ids=str,
+)
+def test_flexattentions_kernel_for_short_queries_has_a_groups_queries_in_one_block(monkeypatch, shape, short):
+    """Torch 2.11 and newer have no kernel where they are more than that."""
+    given = {}
+    attend = flex_attention.flex_attention
+
+    def watched(*inputs, **options):
+        given.update(options)
+        return attend(*inputs, **options)
+
+    monkeypatch.setattr(flex_attention, "flex_attention", watched)
+    error, allowed = run("FlexAttention", problem("causal"), shape)
+    assert error <= allowed
+    assert (given["kernel_options"] is None) == short
+    assert given["block_mask"] is None or given["block_mask"].BLOCK_SIZE[0] == 128
+
+
 def test_torch_cudnn_says_so_where_it_cannot_run():
     with pytest.raises(RuntimeError):
         run("torch cuDNN", problem(), SQUARE)
 
 
 def test_only_what_is_installed_is_offered(monkeypatch):
-    assert list(installed()) == list(PEERS)
+    assert list(installed(problem())) == [*OF_TORCH[:3], *LIBRARIES, "standard"]
+    assert list(installed(EIGHT)) == OF_8_BITS
+    assert list(versions()) == list(PEERS)
     for name in modules():
         monkeypatch.setitem(sys.modules, name, None)
-    assert list(installed()) == OF_TORCH
+    assert list(installed(problem())) == OF_TORCH
+    assert not installed(EIGHT)
     assert list(versions()) == OF_TORCH
     assert torch.__version__ in versions()["torch flash"]
+
+
+def test_cudnns_version_is_its_own_and_its_frontends():
+    assert versions()["cuDNN FP8"] == "cuDNN 92100, frontend 1.32.0"
 
 
 def test_a_version_is_the_librarys_own(monkeypatch):

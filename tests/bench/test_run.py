@@ -1,20 +1,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import pytest
 import torch
 
 from fagen.bench.clock import REST, ROUNDS, CudaClock
-from fagen.bench.compare import DETERMINISTIC, OURS
+from fagen.bench.compare import OURS, QUANTISING, is_ours
 from fagen.bench.expected import random_inputs
 from fagen.bench.modes import MODES
+from fagen.bench.own import own_specs
 from fagen.bench.peers.installed import installed
-from fagen.bench.run import FEWEST, build, own_specs, rounds_within, run
+from fagen.bench.run import FEWEST, build, rounds_within, run
 from fagen.errors import PlanError
 from fagen.ops.load import load
 from fagen.plan.launch import Shape
+
+
+def random_inputs_on_cpu(wanted, problem, shape, seed, device, scale):
+    assert scale == {"head": "tensor", "block": "block"}[wanted]
+    return random_inputs(problem, shape, seed, "cpu", scale)
 
 
 def test_building_ahead_leaves_failures_to_whoever_runs_the_case(monkeypatch, todo, paper_cases):
@@ -30,14 +37,6 @@ def test_building_ahead_leaves_failures_to_whoever_runs_the_case(monkeypatch, to
     asked.clear()
     build(paper_cases("h200_fa2.yaml", (2048,), ("bwd",)))
     assert len(asked) == 4, "two masks, with and without problem.deterministic"
-
-
-def test_only_a_backward_alone_is_also_timed_in_a_fixed_order(paper_cases):
-    todo = paper_cases("h200_fa2.yaml", (2048,), ("fwd", "bwd", "fwd+bwd"))[:3]
-    assert [list(own_specs(case)) for case in todo] == [[OURS], [OURS, DETERMINISTIC], [OURS]]
-    assert own_specs(todo[1])[DETERMINISTIC].problem.deterministic
-    (always, *_) = paper_cases("h200_fa2.yaml", (2048,), ("bwd",), deterministic=True)
-    assert list(own_specs(always)) == [OURS]
 
 
 def test_a_case_too_large_to_check_does_not_stop_the_others(monkeypatch, todo, allocator):
@@ -57,6 +56,28 @@ def test_what_takes_long_is_timed_less_often():
     assert rounds_within(1.0, 3.0) == FEWEST
 
 
+@pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize("scale", ["head", pytest.param("block", marks=pytest.mark.slow)])
+def test_8_bits_are_timed_beside_their_peers_with_quantising_and_in_16_bits(
+    monkeypatch, paper_cases, allocator, clock, scale
+):
+    """In the emulator, one round."""
+    monkeypatch.setattr("fagen.bench.run.random_inputs", partial(random_inputs_on_cpu, scale))
+    monkeypatch.setattr("fagen.bench.run.CudaAllocator", lambda: allocator)
+    monkeypatch.setattr("fagen.bench.run.CudaClock", lambda: clock)
+    monkeypatch.setattr("fagen.bench.run.rounds_within", lambda *_: 1)
+    (_, case) = paper_cases("h200_fp8_d64.yaml", (64,), ("fwd",), fp8={"scale": scale, "block": 128})
+    result = run(replace(case, shape=Shape(1, 48, 48, 2, 1)))
+    problems = {name: outcome.problem for name, outcome in result.outcomes.items()}
+    assert list(problems) == [OURS, QUANTISING, "fagen bf16", "cuDNN FP8", "FA3 FP8"]
+    refused = "cannot run: has no descales of blocks" if scale == "block" else ""
+    assert problems == {name: "" if is_ours(name) else refused for name in problems}
+    for name, outcome in result.outcomes.items():
+        assert len(outcome.seconds) == (not problems[name])
+    in_16_bits = result.outcomes["fagen bf16"].error
+    assert in_16_bits is not None and in_16_bits < 1e-2, "the same values, rounded to 16 bits"
+
+
 SMALL = Shape(2, 256, 256, 4, 4)
 
 
@@ -65,7 +86,7 @@ SMALL = Shape(2, 256, 256, 4, 4)
 def test_on_a_gpu_the_op_and_its_peers_are_timed(paper_cases, mode):
     (_, case) = paper_cases("h200_fa2.yaml", (256,), (mode,), head_dim=64)
     result = run(replace(case, shape=SMALL))
-    assert list(result.outcomes) == [*own_specs(case), *installed()]
+    assert list(result.outcomes) == [*own_specs(case), *installed(case.spec.problem)]
     for name in (*own_specs(case), "torch flash", "standard"):
         outcome = result.outcomes[name]
         assert outcome.seconds and outcome.peak_bytes, outcome.problem
@@ -73,6 +94,15 @@ def test_on_a_gpu_the_op_and_its_peers_are_timed(paper_cases, mode):
     assert ours and standard
     out, scores = 2 * 256 * 4 * 64 * 2, 2 * 4 * 256 * 256 * 2  # bytes
     assert ours >= out and standard >= ours + scores // 2
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_8_bits_are_timed_beside_their_peers(paper_cases):
+    (_, case) = paper_cases("h200_fp8_d64.yaml", (256,), ("fwd",))
+    result = run(replace(case, shape=Shape(2, 512, 512, 4, 4)))
+    assert list(result.outcomes) == [*own_specs(case), *installed(case.spec.problem)]
+    for name, outcome in result.outcomes.items():
+        assert outcome.seconds and outcome.peak_bytes, f"{name}: {outcome.problem}"
 
 
 @pytest.mark.gpu

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
-from fagen.bench.compare import DETERMINISTIC
+from fagen.bench.compare import DETERMINISTIC, QUANTISING
 from fagen.bench.peers.installed import PEERS
-from fagen.bench.table import markdown, terminal_table
+from fagen.bench.table import markdown, terminal_table, terminal_tables
 
 FLOPS = 4 * 16 * 16 * 1024 * 1024 * 128  # of the first case
 
@@ -36,14 +37,31 @@ def test_the_deterministic_op_is_not_one_of_the_others(todo, timed):
     assert "nistic" in heading and "best" not in heading
 
 
-def test_all_peers_fit_160_columns(paper_cases, timed):
-    (case, *_) = paper_cases("h200_fa3_d64_short.yaml", (16384,), ("fwd+bwd",))
-    others = dict.fromkeys((*PEERS, DETERMINISTIC), 0.123)
+@pytest.mark.parametrize(
+    ("name", "mode", "own"),
+    [
+        ("h200_fa3_d64_short", "fwd+bwd", [DETERMINISTIC]),
+        ("h200_fp8_d64", "fwd", [QUANTISING, "fagen bf16"]),
+    ],
+)
+def test_all_peers_fit_160_columns(paper_cases, timed, name, mode, own):
+    (case, *_) = paper_cases(f"{name}.yaml", (16384,), (mode,))
+    peers = [name for name, peer in PEERS.items() if peer.is_fp8 == case.spec.problem.is_fp8]
+    others = dict.fromkeys((*peers, *own), 0.123)
     lines = text([timed(case, 0.1, **others)]).splitlines()
-    row = next(line for line in lines if line.startswith("h200_fa3"))
-    assert row.split()[0] == "h200_fa3_d64_short"
+    row = next(line for line in lines if line.startswith(name))
+    assert row.split()[0] == name
     assert len(row.split()) == 3 + 3 + len(others) + 1
     assert "\u2026" not in "".join(lines), "nothing is cut off"
+
+
+def test_8_bits_have_a_table_of_their_own(todo, paper_cases, timed):
+    (eight, *_) = paper_cases("h200_fp8.yaml", (1024,), ("fwd",))
+    results = [timed(eight, 1e-3, **{"FA3 FP8": 2e-3}), timed(todo[0], 1e-3, FA3=2e-3)]
+    headings = [[column.header for column in table.columns] for table in terminal_tables(results)]
+    assert ["FA3" in one for one in headings] == [True, False]
+    assert ["FA3\nFP8" in one for one in headings] == [False, True]
+    assert len(list(terminal_tables(results[:1]))) == 1
 
 
 def test_no_results_is_an_empty_table():

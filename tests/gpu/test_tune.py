@@ -100,7 +100,8 @@ def run(folder: Path, cache: Path) -> tuple[str, float]:
         "--budget",
         "60s",
     ]
-    environment = {**os.environ, "FAGEN_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    environment = {**os.environ, "FAGEN_CACHE_DIR": str(cache), "PYTHONPATH": paths}
     began = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,9 +10,17 @@ from importlib.util import find_spec
 
 import torch
 
-from fagen.bench.peers import flash_attention, flashinfer, flex_attention, torch_sdpa, xformers
+from fagen.bench.peers import (
+    cudnn_frontend,
+    flash_attention,
+    flashinfer,
+    flex_attention,
+    torch_sdpa,
+    xformers,
+)
 from fagen.bench.peers.adapter import Adapter
 from fagen.bench.peers.standard import standard
+from fagen.spec.model import Problem
 
 NO_VERSION = "0.0.0"  # what flash_attn.cute says of itself where it looks for another package than its own
 
@@ -24,6 +32,7 @@ class Peer:
     adapter: Adapter
     module: str  # that must be there
     version: Callable[[], str]
+    is_fp8: bool = False  # whether it is for problems of 8 bits, or for those of 16
 
 
 def _torch() -> str:
@@ -54,8 +63,8 @@ def _distributions() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
-def _library(adapter: Adapter, module: str) -> Peer:
-    return Peer(adapter, module, _package(module))
+def _library(adapter: Adapter, module: str, is_fp8: bool = False) -> Peer:
+    return Peer(adapter, module, _package(module), is_fp8)
 
 
 PEERS = {
@@ -68,23 +77,29 @@ PEERS = {
     "xFormers": _library(xformers.memory_efficient, xformers.XFORMERS),
     "FlashInfer": _library(flashinfer.batch, flashinfer.FLASHINFER),
     "standard": Peer(standard, "torch", _torch),
+    "cuDNN FP8": Peer(cudnn_frontend.fp8, cudnn_frontend.CUDNN, cudnn_frontend.version, is_fp8=True),
+    "FA3 FP8": _library(flash_attention.flash_attention_3_fp8, flash_attention.FA3, is_fp8=True),
 }
 
 
-def installed() -> dict[str, Peer]:
-    """Those of PEERS whose library is there."""
-    return {name: peer for name, peer in PEERS.items() if _is_there(peer.module)}
+def installed(problem: Problem) -> dict[str, Peer]:
+    """Those of PEERS that are for such a problem and whose library is there."""
+    return {name: peer for name, peer in _there().items() if peer.is_fp8 == problem.is_fp8}
 
 
 def versions() -> dict[str, str]:
-    """Of each that is installed; what keeps one from being imported, in its place."""
+    """Of each whose library is there; what keeps one from being imported, in its place."""
     found = {}
-    for name, peer in installed().items():
+    for name, peer in _there().items():
         try:
             found[name] = peer.version()
         except Exception as failure:  # a library that does not match this torch fails in its own ways
             found[name] = f"cannot be imported: {failure}".splitlines()[0]
     return found
+
+
+def _there() -> dict[str, Peer]:
+    return {name: peer for name, peer in PEERS.items() if _is_there(peer.module)}
 
 
 def _is_there(module: str) -> bool:

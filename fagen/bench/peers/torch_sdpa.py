@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from fagen.bench.peers.adapter import Call, lengths, refuse_softcap, swap, window
+from fagen.bench.peers.adapter import Call, is_causal_from_the_top_left, refuse_softcap, swap
 from fagen.spec.model import Problem
 
 
@@ -23,13 +23,7 @@ def torch_cudnn(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
 def _sdpa(backend: SDPBackend, problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     there = swap("bhsd", problem)
     refuse_softcap(problem)
-    seqlen_q, seqlen_k = lengths(problem, q, k)
-    sides = window(problem, seqlen_q)
-    if sides not in ((None, None), (None, 0)):
-        raise RuntimeError("has no sliding window")
-    causal = sides == (None, 0)
-    if causal and seqlen_q != seqlen_k:
-        raise RuntimeError("its causal mask is aligned top-left, not bottom-right")
+    causal = is_causal_from_the_top_left(problem, q, k)
     inputs = there(q), there(k), there(v)
     grouped = inputs[0].shape[1] != inputs[1].shape[1]
 
