@@ -3,22 +3,22 @@
 // problem: e4m3 to bf16, head_dim 128, head_dim_v 128, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 164000 of 232448 bytes
+// shared memory per CTA: 213152 of 232448 bytes
 //   Q tiles                     32768  Br*bytes*d*q_stages
-//   K ring                      32768  Bc*bytes*d*stages
-//   V ring                      32768  Bc*bytes*dv*stages
-//   V^T ring                    32768  Bc*bytes*dv*stages
+//   K ring                      49152  Bc*bytes*d*stages
+//   V ring                      49152  Bc*bytes*dv*stages
+//   V^T ring                    49152  Bc*bytes*dv*stages
 //   O tile                      32768  2*Br*dv
 //   mbarriers, full and empty, of Q, K and V       96  16*q_stages + 32*stages
 //   mbarriers of V^T, end of V       48  24*stages
 //   work item of each Q tile       16  8*q_stages
-// registers per math thread: 174 of 224 registers
+// registers per math thread: 214 of 224 registers
 //   O accumulator                  64  dv/2
-//   S accumulator                  64  Bc/2
-//   P operand                      16  Bc/8
+//   S accumulator                  96  Bc/2
+//   P operand                      24  Bc/8
 //   rows, addresses and counters       30  30
-// registers per thread at launch, for the widest product: 94 of 168 registers
-//   accumulator                    64  Max(Bc, dv)/2
+// registers per thread at launch, for the widest product: 126 of 168 registers
+//   accumulator                    96  Max(Bc, dv)/2
 //   operands and addresses         30  30
 // register file after setmaxnreg: 64512 of 64512 registers
 //   load warps                   7168  128*load_registers
@@ -85,7 +85,7 @@ static_assert(sizeof(Params) == 640, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 128;  // schedule.tile.kv (Bc)
+  static constexpr int kTileKv = 192;  // schedule.tile.kv (Bc)
   static constexpr int kWarpgroups = 2;  // schedule.roles.math.warps / 4
   static constexpr int kQStages = 2;  // schedule.stages.q
   static constexpr int kStages = 2;  // schedule.stages.kv
@@ -126,11 +126,11 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
   using namespace fagen;
   const uint32_t smem = ptx::dynamic_shared();
   const uint32_t q_smem = smem + 0;  // 2 x [128][128]
-  const uint32_t k_smem = smem + 32768;  // 2 x [128][128]
-  const uint32_t v_smem = smem + 65536;  // 2 x [128][128]
-  const uint32_t vt_smem = smem + 98304;  // 2 x [128][128]
-  const uint32_t o_smem = smem + 131072;  // 1 x [128][128]
-  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 163840, vt_smem);
+  const uint32_t k_smem = smem + 32768;  // 2 x [192][128]
+  const uint32_t v_smem = smem + 81920;  // 2 x [192][128]
+  const uint32_t vt_smem = smem + 131072;  // 2 x [128][192]
+  const uint32_t o_smem = smem + 180224;  // 1 x [128][128]
+  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 212992, vt_smem);
   if (threadIdx.x == 0) stream.init();
   constexpr uint32_t rank = 0;
   __syncthreads();

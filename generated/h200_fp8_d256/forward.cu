@@ -3,19 +3,18 @@
 // problem: e4m3 to bf16, head_dim 256, head_dim_v 256, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 229536 of 232448 bytes
+// shared memory per CTA: 213152 of 232448 bytes
 //   Q tiles                     65536  Br*bytes*d*q_stages
-//   K ring                      32768  Bc*bytes*d*stages
-//   V ring                      32768  Bc*bytes*dv*stages
-//   V^T ring                    32768  Bc*bytes*dv*stages
-//   O tile                      65536  2*Br*dv
+//   K ring                      49152  Bc*bytes*d*stages
+//   V ring                      49152  Bc*bytes*dv*stages
+//   V^T ring                    49152  Bc*bytes*dv*stages
 //   mbarriers, full and empty, of Q, K and V       96  16*q_stages + 32*stages
 //   mbarriers of V^T, end of V       48  24*stages
 //   work item of each Q tile       16  8*q_stages
-// registers per math thread: 198 of 224 registers
+// registers per math thread: 218 of 224 registers
 //   O accumulator                 128  dv/2
-//   S accumulator                  32  Bc/2
-//   P operand                       8  Bc/8
+//   S accumulator                  48  Bc/2
+//   P operand                      12  Bc/8
 //   rows, addresses and counters       30  30
 // registers per thread at launch, for the widest product: 158 of 168 registers
 //   accumulator                   128  Max(Bc, dv)/2
@@ -37,7 +36,7 @@
 #include "fagen/attn/mask.cuh"
 #include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_lse.cuh"
-#include "fagen/epilogue/warpgroup_tma.cuh"
+#include "fagen/epilogue/warpgroup_registers.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/sm90_fp8.cuh"
 #include "fagen/pipe/stream.cuh"
@@ -60,12 +59,15 @@ struct Params {
   fagen::ptx::TensorMap q_map;  // queries
   fagen::ptx::TensorMap k_map;  // keys
   fagen::ptx::TensorMap v_map;  // values
-  fagen::ptx::TensorMap out_map;  // output
   float* lse;  // natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted
   uint32_t* counters;  // [2], zeros: the next work item, and the CTAs that are done
+  Out* out;  // output
   const float* q_descale;  // [batch, heads_kv]: q stands for q times these
   const float* k_descale;  // [batch, heads_kv]: k stands for k times these
   const float* v_descale;  // [batch, heads_kv]: v stands for v times these
+  int64_t out_batch_stride;  // elements between neighbours of out along batch
+  int64_t out_row_stride;  // elements between neighbours of out along row
+  int64_t out_head_stride;  // elements between neighbours of out along head
   int64_t q_descale_batch_stride;  // elements between neighbours of q_descale along batch
   int64_t q_descale_head_stride;  // elements between neighbours of q_descale along head
   int64_t k_descale_batch_stride;  // elements between neighbours of k_descale along batch
@@ -81,11 +83,11 @@ struct Params {
   int32_t heads_abreast;  // (batch, head) pairs that sched/longest_first.cuh runs side by side
   float scale_log2;  // softmax scale * log2(e)
 };
-static_assert(sizeof(Params) == 640, "the launch packs this struct");
+static_assert(sizeof(Params) == 576, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
-  static constexpr int kTileKv = 64;  // schedule.tile.kv (Bc)
+  static constexpr int kTileKv = 96;  // schedule.tile.kv (Bc)
   static constexpr int kWarpgroups = 2;  // schedule.roles.math.warps / 4
   static constexpr int kQStages = 2;  // schedule.stages.q
   static constexpr int kStages = 2;  // schedule.stages.kv
@@ -126,11 +128,10 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
   using namespace fagen;
   const uint32_t smem = ptx::dynamic_shared();
   const uint32_t q_smem = smem + 0;  // 2 x [128][256]
-  const uint32_t k_smem = smem + 65536;  // 2 x [64][256]
-  const uint32_t v_smem = smem + 98304;  // 2 x [64][256]
-  const uint32_t vt_smem = smem + 131072;  // 2 x [256][64]
-  const uint32_t o_smem = smem + 163840;  // 1 x [128][256]
-  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 229376, vt_smem);
+  const uint32_t k_smem = smem + 65536;  // 2 x [96][256]
+  const uint32_t v_smem = smem + 114688;  // 2 x [96][256]
+  const uint32_t vt_smem = smem + 163840;  // 2 x [256][96]
+  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 212992, vt_smem);
   if (threadIdx.x == 0) stream.init();
   constexpr uint32_t rank = 0;
   __syncthreads();
@@ -216,7 +217,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     sched::Item<Cfg> item;
 
     // Ends the softmax of an item, whose last P V may still be to come: the LSE, and what O is to be scaled by.
-    Cfg::Sequence::QRows to;  // where that O goes
+    Out* to;      // where that O goes
+    int to_rows;  // and how many rows there are
     auto finish = [&] {
       const int first = item.query(row), rows = item.rows_from(row);
       float lse[1][2];
@@ -226,12 +228,13 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         float* at = item.sequence.lse(p, item.work.head_q) + first;
         epilogue::store_lse(lse, warp_row, [&](int r) { return at + Cfg::Sequence::lse_offset(p, r); }, rows);
       }
-      to = item.sequence.q_rows(item.work.head_q, first);
+      to = item.sequence.out(p, item.work.head_q) + first * p.out_row_stride;
+      to_rows = rows;
     };
     auto store = [&] {
       attn::scale(o, o_factor);
-      epilogue::store_out<Out, Cfg::OTile>(o, o_smem + warpgroup * Cfg::OTile::kBytes, p.out_map, to,
-                                         kStoreBarrier + warpgroup);
+      epilogue::store_out<Out, 256>(o, [&](int r) { return to + Cfg::Sequence::out_offset(p, r); },
+                                   to_rows);
     };
 
     // Prologue: S and P of the first tile.
@@ -283,6 +286,5 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     ptx::wgmma_wait<0>();
     mma::pin(o);
     store();
-    epilogue::wait_stores();
   }
 }

@@ -13,6 +13,7 @@
 #include "fagen/base/constants.cuh"
 #include "fagen/base/types.cuh"
 #include "fagen/ptx/special.cuh"
+#include "fagen/ptx/uniform.cuh"
 
 namespace fagen::attn {
 
@@ -166,23 +167,34 @@ struct Softmax {
     return in_log2(reference) - (kByTile ? offset : kOffset);
   }
 
-  // P of every score for these shifts, in place, added to the rows' sums.
+  // P of every score for these shifts, in place, added to the rows' sums. Each 16 columns wait for the sums of
+  // the 16 that came two before: the compiler would have the exponents of all scores first, while the
+  // special-function unit, which takes longest, has nothing to do.
   template <typename Policy, int kN>
   __device__ __forceinline__ void exponentials(float (&s)[kM][kN][4], const float (&shift)[kM][2],
                                                float (&sums)[kM][2]) const {
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
+    for (int m = 0; m < kM; ++m) {
+      float past[2][2];  // the sums of each row, by turns
 #pragma unroll
-      for (int n = 0; n < kN; ++n)
+      for (int n = 0; n < kN; ++n) {
+        const int turn = n / 2 % 2;
+        float own[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          own[r] = n < 4 ? shift[m][r] : ptx::after(past[turn][r], shift[m][r]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float& x = s[m][n][i];
           if (is_polynomial<Policy>(4 * n + i))
-            x = polynomial_exp2(x, scale_log2, shift[m][i / 2]);
+            x = polynomial_exp2(x, scale_log2, own[i / 2]);
           else
-            x = ptx::exp2(fmaf(x, scale_log2, -shift[m][i / 2]));
+            x = ptx::exp2(fmaf(x, scale_log2, -own[i / 2]));
           sums[m][i / 2] += x;
         }
+        if (n % 2 == 1) past[turn][0] = sums[m][0], past[turn][1] = sums[m][1];
+      }
+    }
   }
 
   // For huge scores: s - reference exactly, before scaling, and nothing left to shift by but the offset.

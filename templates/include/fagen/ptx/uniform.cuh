@@ -27,6 +27,13 @@ __device__ __forceinline__ uint32_t fresh(uint32_t x) {
   return x;
 }
 
+// `x` as it is, but not before `y` is there: what follows from the one waits for what the other follows from.
+// No grid here has a third dimension, which the compiler does not know.
+__device__ __forceinline__ float after(float y, float x) {
+  const uint32_t none = __builtin_bit_cast(uint32_t, y) & blockIdx.z;
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, x) | none);
+}
+
 }  // namespace fagen::ptx
 
 #endif  // FAGEN_EMU
