@@ -28,7 +28,9 @@ def questions(asked: Iterable[tuple[Spec, Sequence[NamedShape]]]) -> tuple[Quest
     """The problem of every shape laid over the specs that go with it; specs that become one problem compete.
 
     Of several specs those made for the shape's head sizes do; where there are none, those made for the next
-    larger ones; where there are none either, all. Raises TuneError for two specs of one name, and if no spec can have the problem of any shape.
+    larger ones; where there are none either, all.
+
+    Raises TuneError for two specs of one name, and if no spec can have the problem of any shape.
     """
     found: dict[object, tuple[NamedShape, dict[str, Spec]]] = {}
     refused: list[str] = []
