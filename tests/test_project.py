@@ -49,6 +49,7 @@ def test_templates_and_specs_are_found_where_the_wheel_puts_them(wheel, tmp_path
     found.loader.exec_module(installed)
     assert (installed.TEMPLATES / "v2" / "forward.cu.j2").is_file()
     assert (installed.SPECS / "a100_fa2.yaml").is_file()
+    assert (installed.SPECS / "shapes" / "models.yaml").is_file()
     assert installed.SPECS.is_relative_to(tmp_path)
 
 

@@ -90,6 +90,9 @@ def tune_command(
 ) -> None:
     """Find the fastest variant of the specs for each shape, and write it as a spec.
 
+    Of several specs those made for a shape's head sizes compete; if none was, those for the next larger ones;
+    else all.
+
     Variants are all combinations of the values in the specs' `tune:` lists; what has no list stays as the
     spec has it. Lists for `backward.` keys are tried after the forward, on its winner. A variant that does
     not fit is left out, with what it wants and what is allowed. Of the others, the fifth that the cost

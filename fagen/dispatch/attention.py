@@ -81,11 +81,11 @@ def attention(
     cu_seqlens, else bshd. `deterministic` gradients have the same bits at every run; left out, as
     torch.use_deterministic_algorithms says.
 
-    The kernel is that of a spec: what `fagen tune` found for such a call on this GPU, else the shipped or
-    planned one that the model predicts to be fastest; `explain` says which, and why. That is decided, and
-    the kernel built, at the first call of its kind, and stays for the process: a kind is a problem, whether
-    gradients are asked for, a device, and sizes to the nearest power of two. CPU tensors on a machine without
-    a GPU go to the emulator.
+    The kernel is that of a spec: what `fagen tune` found for such a call on this GPU, else what it found on
+    such a GPU and ships in specs/tuned, else the shipped or planned one that the model predicts to be
+    fastest; `explain` says which, and why. That is decided, and the kernel built, at the first call of its
+    kind, and stays for the process: a kind is a problem, whether gradients are asked for, a device, and sizes
+    to the nearest power of two. CPU tensors on a machine without a GPU go to the emulator.
 
     Raises ArgumentError before anything runs, also where no spec is eligible, with the reason of each; and
     what the op raises.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from fagen.dispatch.problem import Request
+from fagen.dispatch.shipped import shipped_specs
 from fagen.dispatch.target import Target
+from fagen.dispatch.tuned import Source, Tuned
 from fagen.errors import PlanError, SpecError
 from fagen.hw.arch import ARCHES
 from fagen.plan.efficiency import Efficiencies
@@ -23,7 +25,6 @@ from fagen.spec.shipped import shipped_specs
 from fagen.tune.calibrated import efficiencies
 
 STUDIED = "v1"
-Source = Literal["tuned", "shipped", "planned"]  # the store, specs/, made for the call
 FOR_STUDY = "family v1 is there to be studied and is never picked; fagen.load makes its op"
 
 
@@ -37,17 +38,18 @@ class Candidate:
     plans: tuple[Plan, ...] = field(default=(), repr=False)  # of all passes
     seconds: float = math.inf  # predicted for the passes that the call asks for
     refusal: str = ""  # why it is not eligible; "": it is
+    measured: str = ""  # what `fagen tune` found it to be the fastest of; "": only the model ranks it
 
 
 def candidates(
-    request: Request, shape: Shape, target: Target, tuned: Spec | None = None
+    request: Request, shape: Shape, target: Target, tuned: Sequence[Tuned] = ()
 ) -> tuple[Candidate, ...]:
-    """The tuned spec, the shipped ones, and one of each family as the planner makes it; times are of `shape`.
+    """The tuned specs, the shipped ones, one of each family as the planner makes it; times are of `shape`.
 
     A shipped spec keeps its schedule, which was picked by hand for its head sizes, and takes the rest of the
     problem and the device from the call. Of several that are the same kernels the first is eligible.
     """
-    own = [] if tuned is None else [_planned("tuned", tuned, request.problem, target)]
+    own = [_tuned(one, request.problem, target) for one in tuned]
     found: list[Candidate] = []
     calibrated = efficiencies(target.product)
     untuned = _untuned(request.problem, target)  # type: ignore[arg-type] # a frozen model has a hash
@@ -56,6 +58,12 @@ def candidates(
         refused = replace(one, refusal=f"the same kernels as {twin.name}") if twin else one
         found.append(_timed(refused, request.passes, shape, calibrated))
     return tuple(found)
+
+
+def _tuned(one: Tuned, problem: Problem, target: Target) -> Candidate:
+    if one.refusal:
+        return Candidate(one.spec.name, one.source, refusal=one.refusal)
+    return replace(_planned(one.source, one.spec, problem, target), measured=one.why)
 
 
 @functools.lru_cache(maxsize=256)

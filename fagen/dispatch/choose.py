@@ -1,4 +1,4 @@
-"""Which spec a call gets: what was tuned for it on this GPU, else what the model thinks is fastest."""
+"""Which spec a call gets: what was tuned for it, else what the model thinks is fastest."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from fagen.dispatch.candidates import Candidate, candidates
 from fagen.dispatch.problem import Request
 from fagen.dispatch.target import Target, target_of
-from fagen.dispatch.tuned import tuned_entry
+from fagen.dispatch.tuned import tuned_specs
 from fagen.plan.launch import Shape
 from fagen.plan.planner import NEAR
 from fagen.spec.model import Problem
-from fagen.tune.store import Entry, bucket
+from fagen.tune.store import bucket
 
 _LOCK = Lock()
 _choices: dict[tuple[Problem, Shape, bool, torch.device], Choice] = {}
@@ -43,13 +43,12 @@ def choice_of(request: Request) -> Choice:
 
 
 def _choose(request: Request, shape: Shape, target: Target) -> Choice:
-    entry = tuned_entry(request, target)
-    found = candidates(request, shape, target, None if entry is None else entry.spec)
+    found = candidates(request, shape, target, tuple(tuned_specs(request, target)))
     eligible = [one for one in found if not one.refusal]
     if not eligible:
         chosen, why = None, "no candidate is eligible"
-    elif entry is not None and eligible[0].source == "tuned":
-        chosen, why = eligible[0], _beat(entry)
+    elif eligible[0].measured:
+        chosen, why = eligible[0], eligible[0].measured
     else:
         # The model is no better than NEAR: what was picked by hand goes before what was planned.
         fastest = min(one.seconds for one in eligible)
@@ -57,11 +56,3 @@ def _choose(request: Request, shape: Shape, target: Target) -> Choice:
         chosen = min(near, key=lambda one: (one.source == "planned", one.seconds))
         why = "predicted fastest" if len(eligible) > 1 else "the only one eligible"
     return Choice(request, shape, target, found, chosen, why)
-
-
-def _beat(entry: Entry) -> str:
-    took, beaten = (f"{seconds * 1e6:,.1f} us" for seconds in (entry.seconds, entry.beat_seconds))
-    return (
-        f"tuned on this GPU: its {entry.direction} took {took} at {entry.shape}, "
-        f"where {entry.beat} took {beaten}"
-    )

@@ -83,6 +83,12 @@ def _power(size: int) -> int:
     return 2 ** round(math.log2(size)) if size > 0 else 0
 
 
+def distance(a: Shape, b: Shape) -> float:
+    """How far two shapes of a bucket are from each other, in powers of two."""
+    pairs = zip(asdict(a).values(), asdict(b).values(), strict=True)
+    return sum(abs(math.log2(max(1, x or 1) / max(1, y or 1))) for x, y in pairs)
+
+
 def problem_key(problem: Problem, direction: str) -> dict[str, Any]:
     """What of a problem decides the kernels of a pass, as JSON has it."""
     key = problem.model_dump(mode="json") | {"head_dim_v": problem.dim_v}

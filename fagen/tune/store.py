@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.model import Problem
 from fagen.tune.atomic import write_atomically
-from fagen.tune.entry import Entry, Where, bucket, digest, from_json, problem_key, to_json
+from fagen.tune.entry import Entry, Where, bucket, digest, distance, from_json, problem_key, to_json
 
 _log = logging.getLogger("fagen")
 
@@ -48,7 +47,7 @@ class Store:
             for path, why in ignored:
                 _log.warning("tuned: %s is ignored: %s", path, why)
             return None
-        return min(found, key=lambda entry: _distance(entry.shape, shape))
+        return min(found, key=lambda entry: distance(entry.shape, shape))
 
     def put(self, entry: Entry) -> Path | None:
         """Keep `entry` in the place of one for the same shape and GPU; the file, or None without a root."""
@@ -89,12 +88,6 @@ def _sizes(shape: Shape) -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
-
-
-def _distance(a: Shape, b: Shape) -> float:
-    """How far two shapes of a bucket are from each other, in powers of two."""
-    pairs = zip(asdict(a).values(), asdict(b).values(), strict=True)
-    return sum(abs(math.log2(max(1, x or 1) / max(1, y or 1))) for x, y in pairs)
 
 
 def _read_all(folder: Path, where: Where) -> tuple[list[Entry], list[tuple[Path, str]]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fagen.bench.shapes import NamedShape
 from fagen.spec.load import load_spec
 from fagen.spec.model import NAME_LENGTH, Spec
 from fagen.tune.atomic import write_atomically
@@ -18,12 +19,19 @@ from fagen.tune.space import words
 
 SCHEMA = "fagen.schema.json"
 WIDTH = 110
+INFIX = "_tuned_"  # between the name of a spec and that of a shape
 
 
 def tuned_name(origin: str, shape: str) -> str:
     """Name of what `origin` becomes for a named shape, as specs are named."""
-    name = re.sub(r"[^a-z0-9]+", "_", f"{origin}_tuned_{shape}".lower())
+    name = re.sub(r"[^a-z0-9]+", "_", f"{origin}{INFIX}{shape}".lower())
     return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 9].rstrip('_')}_{digest(name, 8)}"
+
+
+def tuned_for(name: str, shapes: Iterable[NamedShape]) -> NamedShape | None:
+    """Of `shapes`, the one that a spec of that name was tuned for: `tuned_name` backwards."""
+    origin = name.partition(INFIX)[0]
+    return next((named for named in shapes if tuned_name(origin, named.name) == name), None)
 
 
 def write_spec(folder: Path, spec: Spec, name: str, outcomes: Sequence[Outcome], where: Where) -> Path:

@@ -17,6 +17,7 @@ import fagen
 from fagen.bench.expected import random_inputs
 from fagen.compile.cache import ENV
 from fagen.dispatch import choose
+from fagen.dispatch.shipped import winners
 from fagen.dispatch.target import target_of
 from fagen.ops import kernels
 from fagen.ops.reference_gradients import Gradients
@@ -171,6 +172,25 @@ def test_what_was_tuned_comes_first(own: Cases, tmp_path: Path, monkeypatch: pyt
     default_store().put(replace(entry, where=replace(entry.where, driver="1.0")))
     chosen = fagen.explain(*inputs, **call.options).choice.chosen
     assert chosen is not None and chosen.source != "tuned", "of another driver"
+
+
+def test_what_ships_as_tuned_for_a_shape_is_picked_for_it_and_right(
+    own: Cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENV, str(tmp_path))  # nothing was tuned here
+    monkeypatch.setattr(choose, "_choices", {})
+    here = target_of(torch.device("cuda", torch.cuda.current_device())).device.name
+    ours = [one for one in winners() if (one.named.name, one.spec.device) == ("vit_l_16_train", here)]
+    if not ours:
+        pytest.skip(f"nothing ships as tuned for vit_l_16_train on {here}")
+    inputs, call = inputs_of(ours[0].named.shape), Dispatched()
+    assert call.chosen(*inputs).name == ours[0].spec.name
+    assert "tuned for vit_l_16_train" in str(fagen.explain(*inputs))
+    op: Any = fagen.load(call.chosen(*asking(inputs)))
+    dout = own.dout(op, *inputs)
+    result, gradients = own.gradients(call, *inputs, dout=dout)  # type: ignore[arg-type]
+    own.assert_result(op, inputs, result)
+    own.assert_near(op, inputs, gradients, dout=dout)
 
 
 def test_first_call_inside_a_capture(own: Cases) -> None:
