@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fagen.dispatch.problem import Request
-from fagen.dispatch.shipped import shipped_specs
 from fagen.dispatch.target import Target
 from fagen.dispatch.tuned import Source, Tuned
 from fagen.errors import PlanError, SpecError

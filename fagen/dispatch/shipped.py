@@ -1,4 +1,4 @@
-"""The specs that ship: those of specs/, and in specs/tuned what `fagen tune` found for shapes of models."""
+"""What ships in specs/tuned: what `fagen tune` found for shapes of models."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ class Winner:
 
     spec: Spec
     named: NamedShape
-
-
-@functools.cache
-def shipped_specs() -> tuple[Spec, ...]:
-    """Those of specs/, by name."""
-    return tuple(load_spec(path) for path in sorted(SPECS.glob("*.yaml")))
 
 
 @functools.cache

@@ -54,8 +54,11 @@ def test_it_says_what_each_pass_beat_and_where(winner: Winner) -> None:
     assert device_of_product(where[1], winner.spec.arch).name == winner.spec.device
 
 
-@pytest.mark.parametrize("trains", [False, True])
-@of_every_winner
+@pytest.mark.parametrize(
+    ("winner", "trains"),
+    [(winner, one == "backward") for winner in winners() for one in winner.spec.problem.passes],
+    ids=lambda value: value.spec.name if isinstance(value, Winner) else f"trains: {value}",
+)
 def test_it_is_what_a_call_of_its_shape_gets(winner: Winner, trains: bool, store: Store) -> None:
     assert winner.spec.device
     request = Request(winner.spec.problem, winner.named.shape, trains, torch.device("cuda", 0))

@@ -68,6 +68,12 @@ def test_every_head_size_has_a_plan_of_several_warpgroups(dim, blocks, promoted,
     assert not promoted or promoted % tiling.kv == 0
 
 
+@pytest.mark.parametrize(("dim", "blocks", "kv"), [(128, 0, 192), (128, 1, 128), (256, 0, 96), (256, 1, 64)])
+def test_of_two_warpgroups_tiles_are_as_long_as_was_measured_to_be_fastest(dim, blocks, kv, planned):
+    fp8 = {"scale": "block"} if blocks else None
+    assert planned({"tile": {"q": 128}}, head_dim=dim, fp8=fp8).tiling.kv == kv
+
+
 def test_the_shared_memory_wanted_is_named(planned):
     with pytest.raises(PlanError) as refused:
         planned({"tile": {"q": 128, "kv": 224}})
