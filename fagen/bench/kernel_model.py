@@ -11,10 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from fagen.emit.context import E4M3_MAX
 from fagen.hw.dtypes import DTYPES
 from fagen.ops.reference_quantize import spread
-from fagen.plan.ir import Plan
+from fagen.plan.ir import E4M3_MAX, Plan
 
 ROWS_AT_ONCE = 1024
 WARP_ROWS = 16  # that move their references together
@@ -61,8 +60,6 @@ class _Walk:
         self.places = place + torch.arange(q.shape[0], device=q.device).unsqueeze(1)
         self.reference = q.new_full((q.shape[0], 1), -math.inf)  # in powers of two
         self.sum = torch.zeros_like(self.reference)
-        growth = self.tiling.growth or self.tiling.lazy_rescale or 0.0
-        self.offset = math.floor(math.log2(E4M3_MAX) - growth) if self.problem.is_fp8 else 0
 
     def out(self, k: Tensor, v: Tensor, k_scale: Tensor, v_scale: Tensor) -> Tensor:
         """[rows, head_dim_v], not yet rounded; k and v [keys, head_dim], their scales [1, keys]."""
@@ -90,15 +87,16 @@ class _Walk:
         return seen
 
     def _p(self, scores: Tensor) -> Tensor:
-        return torch.where(scores == -math.inf, 0.0, torch.exp2(scores - self.reference + self.offset))
+        return torch.where(
+            scores == -math.inf, 0.0, torch.exp2(scores - self.reference + self.tiling.p_offset)
+        )
 
     def _move(self, scores: Tensor, hidden: Tensor, share: Tensor) -> Tensor:
         """Moves the references where the kernel does, and says by what to scale the sums so far."""
         before = self.reference
         highest = torch.maximum(before, scores.amax(1, keepdim=True))
-        if self.tiling.growth is not None:
-            limit = E4M3_MAX if self.problem.is_fp8 else 2.0**self.tiling.growth
-            fits = _lane_sums(self._p(scores) * share) <= limit  # NaN and infinity do not
+        if self.tiling.p_limit is not None:
+            fits = _lane_sums(self._p(scores) * share) <= self.tiling.p_limit  # NaN and infinity do not
             moves = _any(~fits, WARP_ROWS) | _any(hidden.any(1, keepdim=True), WARPGROUP_ROWS)
         elif self.tiling.lazy_rescale is not None:
             moves = _any(highest - before > self.tiling.lazy_rescale, WARP_ROWS)

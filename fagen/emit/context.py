@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +9,6 @@ from fagen.hw.dtypes import DTYPES
 from fagen.plan import params
 from fagen.plan.ir import Plan
 from fagen.plan.kernels import KernelPlan
-
-E4M3_MAX = 448.0  # of an 8-bit P
 
 # Which of the orders in sched/ each schedule.scheduler hands items out in.
 _ORDERS = {
@@ -193,20 +190,12 @@ def _v3_forward(plan: Plan) -> dict[str, Any]:
     }
     return {
         "headers": _used(headers),
-        "growth": _growth(plan),
+        "growth": None if tiling.p_limit is None else _float(tiling.p_limit),
         "handout": "Counter" if tiling.has_counters else f"Rounds<{tiling.cluster}>",
         "sequence": sequence,
         **_softmax(plan),
         **(_fp8(plan) if problem.is_fp8 else _16_bits()),
     }
-
-
-def _growth(plan: Plan) -> str | None:
-    """The sum of a lane's part of a row above which its P is not to be trusted."""
-    tiling = plan.tiling
-    if tiling.growth is None:
-        return None
-    return _float(E4M3_MAX if tiling.is_fp8 else 2.0**tiling.growth)
 
 
 def _16_bits() -> dict[str, Any]:
@@ -223,7 +212,6 @@ def _16_bits() -> dict[str, Any]:
 
 def _fp8(plan: Plan) -> dict[str, Any]:
     problem, tiling = plan.spec.problem, plan.tiling
-    growth = tiling.growth or tiling.lazy_rescale or 0  # log2 of what P may exceed its rows' references by
     descales = "HeadDescales"
     if problem.fp8 is not None and problem.scales_blocks:
         descales = f"BlockDescales<{problem.fp8.block}, kTileKv>"
@@ -240,7 +228,7 @@ def _fp8(plan: Plan) -> dict[str, Any]:
         "tile_scale": scale,
         "softcap_scale": f"p.softcap_scale * {qk}",
         "round": "mma::round_e4m3<Cfg::KeyOrder>",
-        "p_offset": math.floor(math.log2(E4M3_MAX) - growth),
+        "p_offset": tiling.p_offset,
     }
 
 

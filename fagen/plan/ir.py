@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fagen.hw.arch import Arch
 from fagen.hw.device import Device
 from fagen.spec.model import Spec
+
+E4M3_MAX = 448.0  # which an 8-bit P has whatever the inputs have
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,19 @@ class Tiling:
     def rescales(self) -> bool:
         """Whether every tile moves O to its rows' maxima."""
         return self.lazy_rescale is None and self.growth is None
+
+    @property
+    def p_offset(self) -> int:
+        """P is rounded as 2^p_offset times what it is, so that its growth has room in 8 bits, no more."""
+        growth = self.growth or self.lazy_rescale or 0
+        return math.floor(math.log2(E4M3_MAX) - growth) if self.is_fp8 else 0
+
+    @property
+    def p_limit(self) -> float | None:
+        """With growth: the sum of a lane's part of a row of P above which it is not to be trusted."""
+        if self.growth is None:
+            return None
+        return E4M3_MAX if self.is_fp8 else 2.0**self.growth
 
     @property
     def longest_first(self) -> bool:

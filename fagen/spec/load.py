@@ -176,12 +176,11 @@ def _get(data: Any, key: str) -> Any:
 
 def _name(spec: Spec, before: Any) -> str:
     """The spec's name, with `__key_value` for all in it that differs from the plain values `before`."""
-    after = spec.model_dump()
+    after = spec.model_dump(exclude_unset=True)
     parts = [spec.name]
     for key, schema in leaves(schema_of(Spec)).items():
-        old, new = _get(before, key), _get(after, key)
-        if old is _ABSENT:
-            old = to_python(from_python(schema.get("default"), ""))
+        default = to_python(from_python(schema.get("default"), ""))
+        old, new = (default if value is _ABSENT else value for value in (_get(before, key), _get(after, key)))
         if old != new and key not in ("name", "tune"):  # tune names values to try: it changes no kernel
             short = key.removeprefix("problem.").removeprefix("schedule.")
             parts.append(_word(f"{short}_{_value_text(new)}"))

@@ -290,6 +290,21 @@ def test_an_override_back_to_the_default_is_named() -> None:
     assert load_spec(pinned, {"schedule.tile.q": None}).name == "tiny__tile_q_default"
 
 
+@pytest.mark.parametrize(
+    ("given", "overrides", "name"),
+    [
+        ({"scale": "block"}, {}, "eight"),
+        (None, {"problem.fp8.scale": "block"}, "eight__fp8_scale_block"),
+        ({"scale": "block"}, {"problem.fp8.scale": "head"}, "eight__fp8_scale_head"),
+    ],
+    ids=str,
+)
+def test_a_key_of_several_parts_is_named_as_it_was_given(given: Any, overrides: dict, name: str) -> None:
+    problem = {"dtype": "e4m3", "head_dim": 128, "passes": ["forward"], "fp8": given}
+    spec = {"name": "eight", "family": "v3", "arch": "sm_90a", "problem": problem}
+    assert load_spec(spec, overrides).name == name
+
+
 def test_long_names_end_in_a_hash_and_stay_apart() -> None:
     common = {"problem.mask": "causal", "problem.layout": "bhsd", "schedule.softmax.rescale": {"lazy": 8}}
     names = {load_spec(MINIMAL, {**common, "schedule.tile.q": q}).name for q in (16, 32, 64, 128)}
