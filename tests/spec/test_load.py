@@ -3,6 +3,7 @@ import pickle
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
