@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fagen.compile.cache import default_root
-from fagen.errors import FagenError
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.model import Problem
 from fagen.tune.atomic import write_atomically
+from fagen.tune.damage import DAMAGE
 from fagen.tune.entry import Entry, Where, bucket, digest, from_json, problem_key, to_json
 
 _log = logging.getLogger("fagen")
@@ -104,7 +104,7 @@ def _read_all(folder: Path, where: Where) -> tuple[list[Entry], list[tuple[Path,
         try:
             entry = from_json(json.loads(path.read_bytes()))
             why = _doubt(entry, where)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, FagenError) as error:
+        except (OSError, *DAMAGE) as error:
             why = f"it is damaged ({type(error).__name__}: {error})"
         if why:
             ignored.append((path, why))
