@@ -115,16 +115,22 @@ def tune_command(
         check_installed()
     asked = questions((spec, shapes_of_spec(spec)) for spec in loaded)
     folder = out or (Path("specs/tuned") if Path("specs").is_dir() else Path("tuned"))
+    kept = Kept(default_store(), default_journal(), folder)
+    kept.check_writable()
+    if not kept.journal.is_kept:
+        typer.echo(
+            "no cache directory: later runs will know nothing of this one; set FAGEN_CACHE_DIR", err=True
+        )
     outcomes: list[Outcome] = []
     where: Where | None = None
     try:
         with workers_of(ray) as workers, Stages() as stages:
             where = workers.kind.where
-            kept = Kept(default_store(), default_journal(), folder)
             for outcome in Tuner(workers, kept, limit, exhaustive, stages).tune(asked):
                 outcomes.append(outcome)
     except KeyboardInterrupt:
-        typer.echo("interrupted: what was timed is kept; the same command goes on from there", err=True)
+        goes_on = ": what was timed is kept; the same command goes on from there"
+        typer.echo(f"interrupted{goes_on if kept.journal.is_kept else ''}", err=True)
         raise
     finally:
         _print(outcomes, folder)

@@ -24,6 +24,13 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def check_writable(folder: Path) -> None:
+    """Make the directory, and a file in it for a moment. Raises OSError where that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """An OSError names `path`, unless it names a file itself: that of a full disk does not."""

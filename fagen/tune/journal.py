@@ -62,6 +62,17 @@ class Journal:
         self._torn = path is not None and path.is_file() and not path.read_bytes().endswith(b"\n")
         self._known = {record.question: record for record in _read(path)}
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether later processes will know what this one measured."""
+        return self._path is not None
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be appended."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.open("a").close()
+
     def find(
         self, where: Where, kernels: str, shape: Shape, direction: str, rounds: int, reference: str
     ) -> Record | None:

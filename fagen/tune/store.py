@@ -19,7 +19,7 @@ from fagen.compile.cache import default_root
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.model import Problem
-from fagen.tune.atomic import write_atomically
+from fagen.tune.atomic import check_writable, write_atomically
 from fagen.tune.damage import DAMAGE
 from fagen.tune.entry import Entry, Where, bucket, digest, from_json, problem_key, to_json
 
@@ -31,6 +31,11 @@ class Store:
     """Entries under `root`; with None nothing is kept."""
 
     root: Path | None
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be kept."""
+        if self.root is not None:
+            check_writable(self.root)
 
     def find(self, problem: Problem, shape: Shape, direction: str, where: Where) -> Entry | None:
         """The entry of the shape, or else the nearest in its bucket; None where none can be trusted."""
