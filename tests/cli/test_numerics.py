@@ -25,6 +25,9 @@ def test_prints_a_row_for_each_way_and_says_who_computed(fagen):
         (("--device", "gpu"), "allowed: emu, model"),
         (("--dist", "cauchy"), "outliers"),
         (("--shape", "1,2"), "five whole numbers"),
+        (("--shape", "1,0,64,1,1"), "Sq and Sk must be at least 1"),
+        (("--shape", "1,64,0,1,1"), "Sq and Sk must be at least 1"),
+        (("--seed", 2**32), "4294967295"),
     ],
 )
 def test_arguments_that_it_does_not_take(fagen, words, message):
