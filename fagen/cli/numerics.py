@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from fagen.cli.console import table_console
@@ -97,7 +98,7 @@ def _table(rows: Sequence[Row]) -> Table:
         way = row.way
         words = (way.by, way.dtype, way.scale, "yes" if way.hadamard else "")
         if row.problem:
-            table.add_row(*words, row.problem)
+            table.add_row(*words, escape(row.problem))
             continue
         share = f"{per_tensor / row.rmse:.2f}" if per_tensor and row.rmse else ""
         table.add_row(*words, f"{row.rmse:.2e}", f"{row.worst:.2e}", share)

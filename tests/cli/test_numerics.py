@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from fagen.bench import numerics
 from fagen.paths import SPECS
 
 FP8 = SPECS / "h200_fp8.yaml"
@@ -33,6 +34,18 @@ def test_prints_a_row_for_each_way_and_says_who_computed(fagen):
 def test_arguments_that_it_does_not_take(fagen, words, message):
     result = fagen("numerics", FP8, *words)
     assert result.exit_code == 2 and message in result.stderr.replace("\n", " ")
+
+
+def test_problems_are_printed_as_they_are(fagen, monkeypatch):
+    """Also what looks like rich's markup."""
+    problem = "q_descale: is missing; allowed: [batch, heads_kv] [/]"
+
+    def measure(spec, shape, dist, seed, runner):
+        return (numerics.Row(way, problem=problem) for way in numerics.ways(spec, runner.device))
+
+    monkeypatch.setattr(numerics, "measure", measure)
+    result = fagen("numerics", FP8, "--device", "model")
+    assert result.exit_code == 0 and problem in " ".join(result.stdout.split())
 
 
 def test_a_16_bit_spec_is_refused(fagen, a100):
