@@ -13,6 +13,7 @@ from fagen.cli.bench import shapes_of
 from fagen.cli.console import table_console
 from fagen.cli.options import SpecsArgument, in_a_directory
 from fagen.cli.progress import Stages
+from fagen.files import write_text
 from fagen.spec.load import load_spec
 from fagen.tune.budget import starting_now
 
@@ -170,5 +171,5 @@ def _write_page(path: Path, outcomes: Sequence[Outcome], where: Where) -> None:
     from fagen.tune.store import tuning_root
 
     root = tuning_root()
-    path.write_text(page(outcomes, records(root) if root else (), where), encoding="utf-8")
+    write_text(path, page(outcomes, records(root) if root else (), where))
     typer.echo(f"wrote {path}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+
+from fagen.files import naming
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -29,14 +30,3 @@ def check_writable(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """An OSError names `path`, unless it names a file itself: that of a full disk does not."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from fagen.files import naming
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
-from fagen.tune.atomic import naming
 from fagen.tune.damage import DAMAGE
 from fagen.tune.entry import Where, duration, shape_of
 from fagen.tune.store import tuning_root
