@@ -94,7 +94,7 @@ def test_too_large_names_the_shape(how):
 
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="size of tensor a"), must_fit(Shape(1, 16, 32, 4, 2)):
-        torch.ones(2) + torch.ones(3)
+        _ = torch.ones(2) + torch.ones(3)
 
 
 def test_packed_inputs_are_sequences_of_one_length():
