@@ -16,7 +16,7 @@ demo: $(VENV)/.installed ## build a spec and run it, on the GPU or where there i
 	$(FAGEN) build $(DEMO_SPEC)
 	$(FAGEN) run $(DEMO_SPEC)
 
-test: $(VENV)/.installed-test ## every test that needs no GPU
+test: $(VENV)/.installed-test ## the tests that need no GPU, less the slow ones
 	$(BIN)/python -m pytest -m "not gpu and not slow" -n 2
 
 support: $(VENV)/.installed-test ## every feature on every arch in the emulator; records it and prints the README's table

@@ -85,7 +85,7 @@ def read(path: Path) -> Document:
     """A document that `to_json` has made. Raises ArgumentError for anything else, also of another format."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # ValueError: no JSON, or no UTF-8
+    except (OSError, ValueError, RecursionError) as error:  # no JSON, no UTF-8, or lists in lists in lists
         raise ArgumentError(
             f"{path}: cannot be read: {error}; allowed: a file of `fagen bench --json`"
         ) from error

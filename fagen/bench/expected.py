@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from fagen.spec.model import Problem
 
 Inputs = tuple[Any, ...]
 
+_NO_ROOM = re.compile(
+    "can't allocate memory|size calculation overflowed|multiplication overflow"
+)  # the CPU's
 SCORES_AT_ONCE = 2**28  # of one K/V head: 2 GiB for each matrix of the fp64 reference
 
 
@@ -198,12 +202,14 @@ def largest_difference(found: Tensor, exact: Tensor) -> float:
 
 @contextmanager
 def must_fit(shape: Shape) -> Iterator[None]:
-    """Turns running out of GPU memory into an ArgumentError that names the shape."""
+    """Turns running out of memory into an ArgumentError that names the shape."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not (isinstance(error, torch.OutOfMemoryError) or _NO_ROOM.search(str(error))):
+            raise
         scores = min(SCORES_AT_ONCE, shape.heads_q // shape.heads_kv * shape.seqlen_q * shape.seqlen_k)
         raise ArgumentError(
-            f"shape: is {shape}; allowed: what fits into the GPU's memory together with the fp64 reference, "
+            f"shape: is {shape}; allowed: what fits into memory together with the fp64 reference, "
             f"which takes several times {8 * scores:,} bytes here"
         ) from error

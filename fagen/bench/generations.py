@@ -116,7 +116,7 @@ def main() -> None:
     for result in results:
         for name, outcome in result.outcomes.items():
             if outcome.problem:
-                console.print(f"{result.case}: {name} {outcome.problem}")
+                console.print(f"{result.case}: {name} {outcome.problem}", markup=False)
     for result in results[:: len(TIMED)]:
         case = result.case
         made = plan_generations(tuple(SPEC_FILES), case.shape, case.spec.problem.head_dim, case.mask, "h200")

@@ -26,6 +26,7 @@ from fagen.bench.generations import SPEC_FILES
 from fagen.bench.machine import arch_of_device, machine
 from fagen.bench.standard import standard_attention
 from fagen.errors import ArgumentError, FagenError
+from fagen.files import write_text
 from fagen.ops.load import load
 from fagen.paths import SPECS
 from fagen.plan.launch import Shape
@@ -121,7 +122,7 @@ def main() -> None:
     except FagenError as error:
         sys.exit(f"error: {error}")
     Console(width=160).print(table(curves))
-    file.write_text(json.dumps(to_json(curves, machine()), indent=2) + "\n")
+    write_text(file, json.dumps(to_json(curves, machine()), indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from fagen.bench import table
 from fagen.bench.compare import Result
 from fagen.bench.document import Document
 from fagen.errors import ArgumentError
+from fagen.files import write_text
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,10 @@ class Files:
     def write(self, document: Document, results: Sequence[Result]) -> None:
         """All reports of one run; the JSON document, from which the others can be made again, first."""
         if self.json:
-            self.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            write_text(self.json, json.dumps(document, indent=2) + "\n")
         if self.markdown:
-            text = table.markdown(results, document["machine"], document["peers"])
-            self.markdown.write_text(text, encoding="utf-8")
+            write_text(self.markdown, table.markdown(results, document["machine"], document["peers"]))
         if self.html:
             from fagen.bench.html.report import report
 
-            self.html.write_text(report(document), encoding="utf-8")
+            write_text(self.html, report(document))

@@ -93,7 +93,11 @@ def _issues(name: str, entry: Node) -> Iterator[Issue]:
     sizes = {key: keys[key].value for key in SIZES if key in keys}
     wrong = [key for key, value in sizes.items() if not _is_size(value)]
     for key in wrong:
-        yield Issue(keys[key].where, f"{name}.{key}", f"{found(sizes[key])}; allowed: 1 to {INT32_MAX}")
+        yield Issue(
+            keys[key].where,
+            f"{name}.{key}",
+            f"{found(sizes[key])}; allowed: whole numbers from 1 to {INT32_MAX}",
+        )
     if not wrong and {"heads_q", "heads_kv"} <= sizes.keys() and sizes["heads_q"] % sizes["heads_kv"]:
         message = f"is {sizes['heads_q']}; allowed: multiples of heads_kv = {sizes['heads_kv']}"
         yield Issue(keys["heads_q"].where, f"{name}.heads_q", message)

@@ -111,11 +111,12 @@ def emulated_trial(
 ) -> Trial:
     """Run `op`, loaded with device "emu", on the same inputs under each of `seeds`; the worst errors count.
 
-    `seed` is that of the inputs. `trace` takes the Chrome trace of the first run's forward. Raises whatever
-    the op raises.
+    `seed` is that of the inputs. `trace` takes the Chrome trace of the first run's forward. Raises
+    ArgumentError where these do not fit into memory, and whatever the op raises.
     """
     op.prepare()
-    todo = _passes(op, shape, seed, "cpu")
+    with must_fit(shape):
+        todo = _passes(op, shape, seed, "cpu")
     ran: list[int] = []
     errors: list[list[tuple[float, ...]]] = [[] for _ in todo]
     times: list[list[float]] = [[] for _ in todo]

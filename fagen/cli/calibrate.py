@@ -13,6 +13,7 @@ from fagen.cli.progress import track
 from fagen.errors import TuneError
 from fagen.plan.efficiency import SHIPPED
 from fagen.tune import calibrated, journal
+from fagen.tune.atomic import check_writable
 from fagen.tune.calibrate import Calibration, calibrate
 from fagen.tune.store import tuning_root
 
@@ -20,7 +21,7 @@ from fagen.tune.store import tuning_root
 def calibrate_all(console: Console) -> None:
     """Fit, store and print the efficiencies of every GPU that the journal has enough measurements of.
 
-    Raises TuneError if there is none, with what to do.
+    Raises TuneError if there is none, with what to do; OSError where they cannot be stored.
     """
     root = tuning_root()
     if root is None:
@@ -31,6 +32,8 @@ def calibrate_all(console: Console) -> None:
         raise TuneError(
             f"no measurements in {root / journal.FILE}; `fagen tune SPEC` makes some, on the GPU to calibrate"
         )
+    if folder := calibrated.calibration_root():
+        check_writable(folder)
     problems = []
     for gpu in track(gpus, "fitting {}".format):
         try:

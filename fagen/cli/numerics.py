@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from fagen.cli.console import table_console
 from fagen.cli.device import usual_device
-from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, overrides
+from fagen.cli.options import MOST_SEED, RunShapeOption, SetOption, SpecArgument, overrides
 from fagen.cli.progress import track
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
@@ -34,7 +35,7 @@ def numerics_command(
             "FlashAttention-3 paper has them; normal(1, 1)."
         ),
     ] = "outliers",
-    shape: AnyShapeOption = None,
+    shape: RunShapeOption = None,
     settings: SetOption = None,
     device: Annotated[
         str | None,
@@ -45,7 +46,7 @@ def numerics_command(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Print errors against fp64 of an 8-bit spec's forward: per tensor, head, block, with Hadamard; 16 bits.
 
@@ -97,7 +98,7 @@ def _table(rows: Sequence[Row]) -> Table:
         way = row.way
         words = (way.by, way.dtype, way.scale, "yes" if way.hadamard else "")
         if row.problem:
-            table.add_row(*words, row.problem)
+            table.add_row(*words, escape(row.problem))
             continue
         share = f"{per_tensor / row.rmse:.2f}" if per_tensor and row.rmse else ""
         table.add_row(*words, f"{row.rmse:.2e}", f"{row.worst:.2e}", share)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fagen.plan.launch import Shape
+from fagen.plan.launch import INT32_MAX, Shape
 from fagen.spec.load import parse_overrides
 
 GENERATED = Path("generated")
@@ -28,12 +28,22 @@ def parse_shape(text: str | Shape) -> Shape:
     if len(numbers) != 5 or not all(number.isdecimal() for number in numbers):
         raise typer.BadParameter(f"{text}: want five whole numbers B,Sq,Sk,Hq,Hkv, e.g. 2,8192,8192,16,16")
     shape = Shape(*map(int, numbers))
+    if max(shape.batch, shape.seqlen_q, shape.seqlen_k, shape.heads_q) > INT32_MAX:
+        raise typer.BadParameter(f"{text}: want numbers up to {INT32_MAX}")
     if min(shape.batch, shape.heads_q, shape.heads_kv) < 1:
         raise typer.BadParameter(f"{text}: B, Hq and Hkv must be at least 1")
     if shape.heads_q % shape.heads_kv:
         raise typer.BadParameter(
             f"{text}: Hq is {shape.heads_q}; allowed: multiples of Hkv = {shape.heads_kv}"
         )
+    return shape
+
+
+def parse_run_shape(text: str | Shape) -> Shape:
+    """The same of a shape whose results are compared with others: of no queries or no keys there are none."""
+    shape = parse_shape(text)
+    if min(shape.seqlen_q, shape.seqlen_k) < 1:
+        raise typer.BadParameter(f"{text}: Sq and Sk must be at least 1, or there is nothing to compare")
     return shape
 
 
@@ -59,11 +69,11 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a spec key, e.g. `problem.head_dim=64`; repeatable."
     ),
 ]
-_SHAPE = typer.Option(
-    metavar="B,Sq,Sk,Hq,Hkv",
-    parser=parse_shape,
-    help="Batch, queries, keys, query heads, key/value heads.",
-)
-ShapeOption = Annotated[Shape, _SHAPE]
-AnyShapeOption = Annotated[Shape | None, _SHAPE]
+_SHAPE: dict[str, Any] = {
+    "metavar": "B,Sq,Sk,Hq,Hkv",
+    "help": "Batch, queries, keys, query heads, key/value heads.",
+}
+ShapeOption = Annotated[Shape, typer.Option(parser=parse_shape, **_SHAPE)]
+RunShapeOption = Annotated[Shape | None, typer.Option(parser=parse_run_shape, **_SHAPE)]
+MOST_SEED = 2**32 - 1  # what every generator of random numbers takes
 OutOption = Annotated[Path, typer.Option(help="Directory that generated files go to.")]

@@ -16,6 +16,7 @@ from fagen.cli.options import (
     in_a_directory,
     overrides,
 )
+from fagen.files import write_text
 from fagen.plan import explain, page, timeline_svg, timeline_text
 from fagen.plan.planner import plans
 from fagen.plan.svg import standalone
@@ -85,9 +86,9 @@ def plan_command(
         if svg:
             title = f"{forward.spec.name} on one SM of {forward.device.name}, B,Sq,Sk,Hq,Hkv = {shape}"
             drawn = timeline_svg.render(typical_timeline(forward, shape), title)
-            svg.write_text(standalone(drawn, title), encoding="utf-8")
+            write_text(svg, standalone(drawn, title))
     elif html:
-        html.write_text(page.render(planned, shape), encoding="utf-8")
+        write_text(html, page.render(planned, shape))
         typer.echo(f"wrote {html}")
     elif as_json:
         typer.echo(json.dumps({one.direction: explain.to_json(one, shape) for one in planned}, indent=2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fagen.cli.device import usual_device
-from fagen.cli.options import AnyShapeOption, SetOption, SpecArgument, in_a_directory, overrides
+from fagen.cli.options import MOST_SEED, RunShapeOption, SetOption, SpecArgument, in_a_directory, overrides
 from fagen.cli.progress import track
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
@@ -23,7 +23,7 @@ EMULATOR = "emu"
 
 def run_command(
     spec: SpecArgument,
-    shape: AnyShapeOption = None,
+    shape: RunShapeOption = None,
     settings: SetOption = None,
     device: Annotated[
         str | None,
@@ -35,7 +35,10 @@ def run_command(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the random inputs, and of the emulator's first run.")
+        int,
+        typer.Option(
+            min=0, max=MOST_SEED, help="Seed of the random inputs, and of the emulator's first run."
+        ),
     ] = 0,
     seeds: Annotated[
         int | None,

@@ -13,6 +13,7 @@ from fagen.cli.bench import shapes_of
 from fagen.cli.console import table_console
 from fagen.cli.options import SpecsArgument, in_a_directory
 from fagen.cli.progress import Stages
+from fagen.files import write_text
 from fagen.spec.load import load_spec
 from fagen.tune.budget import starting_now
 
@@ -118,16 +119,22 @@ def tune_command(
         check_installed()
     asked = questions((spec, shapes_of_spec(spec)) for spec in loaded)
     folder = out or (Path("specs/tuned") if Path("specs").is_dir() else Path("tuned"))
+    kept = Kept(default_store(), default_journal(), folder)
+    kept.check_writable()
+    if not kept.journal.is_kept:
+        typer.echo(
+            "no cache directory: later runs will know nothing of this one; set FAGEN_CACHE_DIR", err=True
+        )
     outcomes: list[Outcome] = []
     where: Where | None = None
     try:
         with workers_of(ray) as workers, Stages() as stages:
             where = workers.kind.where
-            kept = Kept(default_store(), default_journal(), folder)
             for outcome in Tuner(workers, kept, limit, exhaustive, stages).tune(asked):
                 outcomes.append(outcome)
     except KeyboardInterrupt:
-        typer.echo("interrupted: what was timed is kept; the same command goes on from there", err=True)
+        goes_on = ": what was timed is kept; the same command goes on from there"
+        typer.echo(f"interrupted{goes_on if kept.journal.is_kept else ''}", err=True)
         raise
     finally:
         _print(outcomes, folder)
@@ -167,5 +174,5 @@ def _write_page(path: Path, outcomes: Sequence[Outcome], where: Where) -> None:
     from fagen.tune.store import tuning_root
 
     root = tuning_root()
-    path.write_text(page(outcomes, records(root) if root else (), where), encoding="utf-8")
+    write_text(path, page(outcomes, records(root) if root else (), where))
     typer.echo(f"wrote {path}")

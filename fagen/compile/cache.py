@@ -189,7 +189,7 @@ def _read(entry: Path, unit: Unit[C]) -> tuple[C | None, str | None]:
         return unit.unpack(binary, meta, entry), None
     except (FileNotFoundError, NotADirectoryError) as error:
         return None, f"{Path(error.filename).name} is missing"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None, "meta.json is damaged"
 
 

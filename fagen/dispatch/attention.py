@@ -12,7 +12,7 @@ from fagen.dispatch.explanation import Explanation
 from fagen.dispatch.lookup import op_for
 from fagen.dispatch.problem import Mask, request_of
 from fagen.dispatch.traced import traced
-from fagen.ops.checks import check_are_tensors, check_dropout, check_scale
+from fagen.ops.checks import check_are_tensors, check_scale, check_share
 
 
 @overload
@@ -97,7 +97,8 @@ def attention(
     if torch.compiler.is_compiling():
         out, lse = traced(q, k, v, packing, scale, dropout_p, mask, softcap, layout, deterministic, trains)
         return (out, lse) if return_lse else out
-    op = op_for(q, k, v, packing, mask, softcap, dropout_p != 0, layout, deterministic, trains)
+    drops = check_share(dropout_p) > 0
+    op = op_for(q, k, v, packing, mask, softcap, drops, layout, deterministic, trains)
     return op(q, k, v, *packing, scale=scale, dropout_p=dropout_p, return_lse=return_lse)  # type: ignore[arg-type]
 
 
@@ -125,11 +126,9 @@ def explain(
     packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
     if deterministic is None:
         deterministic = torch.are_deterministic_algorithms_enabled()
-    request = request_of(
-        q, k, v, packing, mask, softcap, dropout_p != 0, layout, deterministic, _trains(q, k, v)
-    )
+    drops = check_share(dropout_p) > 0
+    request = request_of(q, k, v, packing, mask, softcap, drops, layout, deterministic, _trains(q, k, v))
     check_scale(request.problem, scale)
-    check_dropout(request.problem, dropout_p)
     return Explanation(choice_of(request), request.shape)
 
 

@@ -43,7 +43,7 @@ def op_for(
         )
         # fmt: on
         op = _ops.get(key)
-    except (AttributeError, TypeError):  # no tensor, or no hash
+    except (AttributeError, RuntimeError, TypeError):  # no tensor, no sizes or no hash
         return _chosen(q, k, v, packing, mask, softcap, dropout, layout, deterministic, trains)
     if op is None:
         op = _chosen(q, k, v, packing, mask, softcap, dropout, layout, deterministic, trains)

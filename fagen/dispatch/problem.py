@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import reprlib
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -98,8 +99,8 @@ def window_of(mask: Any) -> Window:
     ):
         return mask
     raise ArgumentError(
-        f'mask: is {mask!r}; allowed: "none", "causal", or a window, a pair of ints (left, right): the keys '
-        "seen before and after a query's place, None: all"
+        f'mask: is {reprlib.repr(mask)}; allowed: "none", "causal", or a window, a pair of ints (left, '
+        "right): the keys seen before and after a query's place, None: all"
     )
 
 

@@ -216,7 +216,7 @@ def _fp8(plan: Plan) -> dict[str, Any]:
     if problem.fp8 is not None and problem.scales_blocks:
         descales = f"BlockDescales<{problem.fp8.block}, kTileKv>"
     qk = "descales.qk()" if problem.scales_blocks else "descales.qk"
-    scale = f"fmaxf(p.scale_log2 * {qk}, attn::kLeastScale)" if problem.softcap is None else "p.scale_log2"
+    scale = f"attn::score_scale(p.scale_log2 * {qk})" if problem.softcap is None else "p.scale_log2"
     return {
         "bytes": ", 1",
         "out": "Out",

@@ -12,6 +12,7 @@ from pathlib import Path
 from pprint import pformat
 
 from fagen.emit.render import render
+from fagen.files import write_text
 from fagen.paths import TEMPLATES
 from fagen.plan.explain import to_markdown
 from fagen.plan.kernels import kernels
@@ -47,7 +48,7 @@ def write(spec: Spec, out: Path) -> list[Path]:
     for name, text in files(spec).items():
         path = directory / name
         if _read(path) != text:
-            path.write_text(text, encoding="utf-8")
+            write_text(path, text)
         paths.append(path)
     return paths
 
@@ -77,7 +78,7 @@ def compile_commands(specs: Sequence[Spec], out: Path, cuda_include: Path | None
         arguments = [*flags, f"--cuda-gpu-arch={kernel.plan.arch.name}", "-c", file]
         commands.append({"directory": str(out.resolve()), "file": file, "arguments": arguments})
     path = out / "compile_commands.json"
-    path.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(commands, indent=2) + "\n")
     return path
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fagen.emu.kernel import Kernel
 from fagen.emu.report import with_places
+from fagen.files import write_text
 
 
 def finish(path: Path, kernel: Kernel) -> None:
@@ -22,7 +23,7 @@ def finish(path: Path, kernel: Kernel) -> None:
     names = [_name("process_name", cta, 0, f"CTA {cta}") for cta in sorted({cta for cta, _ in tracks})]
     names += [_name("thread_name", cta, warp, f"warp {warp}") for cta, warp in tracks]
     trace["traceEvents"] = names + sorted(events, key=lambda event: event["ts"])
-    path.write_text(json.dumps(trace))
+    write_text(path, json.dumps(trace))
 
 
 def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:

@@ -74,10 +74,15 @@ def check_tensors(
 
 
 def check_are_tensors(q: Any, k: Any, v: Any) -> None:
-    """Raise ArgumentError for one that is none."""
+    """Raise ArgumentError for one that is none, or nested, which has no sizes."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor):
             raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor")
+        if x.is_nested:
+            raise ArgumentError(
+                f"{name}: is a nested tensor; allowed: one tensor (sequences of different lengths: layout "
+                "thd)"
+            )
 
 
 def check_tensor(name: str, x: Any, sizes: Sequence[Any], dtype: torch.dtype, like: Tensor) -> None:
@@ -126,14 +131,20 @@ def check_scale(problem: Problem, scale: Any) -> float:
 
 
 def check_dropout(problem: Problem, dropout_p: Any) -> float:
-    """The share of probabilities to drop. Raises ArgumentError."""
+    """The share of probabilities to drop, by an op of `problem`. Raises ArgumentError."""
+    value = check_share(dropout_p)
+    if value and not problem.dropout:
+        raise ArgumentError(f"dropout_p: is {value}; allowed: 0 (problem.dropout: false)")
+    return value
+
+
+def check_share(dropout_p: Any) -> float:
+    """The share of probabilities to drop, by any op. Raises ArgumentError."""
     if not isinstance(dropout_p, Real):
         raise ArgumentError(f"dropout_p: is a {type(dropout_p).__name__}; allowed: a float from 0 to below 1")
     value = float(dropout_p)
     if not 0 <= value < 1:
         raise ArgumentError(f"dropout_p: is {value}; allowed: from 0 to below 1")
-    if value and not problem.dropout:
-        raise ArgumentError(f"dropout_p: is {value}; allowed: 0 (problem.dropout: false)")
     return value
 
 

@@ -1,6 +1,6 @@
 """What an op of 8-bit q, k and v accepts of their descales; see plan.descales for what those are.
 
-Looks at what a fake tensor has too. Their values stay where they are.
+`check_descales` looks at what a fake tensor has too; values are looked at only where `metadata` says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fagen.errors import ArgumentError
+from fagen.ops.metadata import is_checked
 from fagen.plan.descales import Step, axes, sizes
 from fagen.plan.launch import Shape
 from fagen.spec.model import Problem
@@ -61,6 +62,20 @@ def check_descales(problem: Problem, descales: Descales, shape: Shape, like: Ten
                 f"{name}: stride of its last dimension is {x.stride(-1)}; allowed: 1 "
                 f"(use {name}.contiguous())"
             )
+
+
+def check_descale_values(descales: Descales) -> None:
+    """That none is below 0, infinite or NaN, if metadata is checked: waits for the GPU.
+
+    Raises ArgumentError.
+    """
+    if not is_checked():
+        return
+    for name, x in descales._asdict().items():
+        wrong = ~(x.isfinite() & (x >= 0))
+        if wrong.any():
+            at = tuple(wrong.nonzero()[0].tolist())
+            raise ArgumentError(f"{name}: is {x[at].item()} at {at}; allowed: finite numbers from 0")
 
 
 def step_of(x: Tensor) -> Step:

@@ -23,7 +23,7 @@ from fagen.ops.checks import (
     out_dtype,
 )
 from fagen.ops.counters import counters_of
-from fagen.ops.descales import Descales, step_of
+from fagen.ops.descales import Descales, check_descale_values, step_of
 from fagen.ops.kernels import Kernels, Launches
 from fagen.ops.layout import Packing, contiguous, result_sizes, shape_of, strides_of
 from fagen.ops.packing import check_values
@@ -112,6 +112,8 @@ class Forward:
             self._calls[key] = call
         if packing is not None:
             check_values(packing, q.shape[0], k.shape[0])
+        if descales is not None:
+            check_descale_values(descales)
 
         out = q.new_empty(call.out_sizes, dtype=self._out_dtype)
         lse = q.new_empty(call.lse_sizes, dtype=torch.float32) if want_lse else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -28,9 +29,9 @@ def load(
     `overrides` are dotted keys, e.g. {"problem.head_dim": 64}. Left to itself the op builds its kernel for
     whatever GPU its tensors are on; `arch`, e.g. "sm_80", pins it to one and refuses every other.
     `device="emu"` makes an op on CPU tensors, which runs the same generated kernel in the emulator; on a
-    machine without a GPU every op does that. The same arguments give the same op. Raises SpecError;
-    PlanError if a pass of problem.passes does not fit; ArgumentError if the name already stands for another
-    spec in this process.
+    machine without a GPU every op does that. The same arguments give the same op; so do copies and pickles of
+    an op. Raises SpecError; PlanError if a pass of problem.passes does not fit; ArgumentError if the name
+    already stands for another spec in this process.
     """
     if device not in (None, "emu"):
         raise ArgumentError(
@@ -42,3 +43,11 @@ def load(
         if key not in _ops:
             _ops[key] = AttentionOp(resolved, arch, device)
         return _ops[key]
+
+
+def _reduced(op: AttentionOp) -> tuple[Any, ...]:
+    return load, (op.spec, None, op.arch, op.device)
+
+
+# Copies of a model share its op; a process that unpickles one loads its own.
+copyreg.pickle(AttentionOp, _reduced)

@@ -162,7 +162,9 @@ class AttentionOp:
         the same device, which such an op must be given and others are refused. problem.fp8.scale says what
         they are: with head [batch, heads_kv] (thd: [sequences, heads_kv]), the query heads of a K/V head
         sharing that of q, or [1] for all; with block [batch, heads_q, ceil(seqlen_q / 128)] of q and
-        [batch, heads_kv, ceil(seqlen_k / 128)] of k and v, one for each 128 rows. out has problem.out_dtype.
+        [batch, heads_kv, ceil(seqlen_k / 128)] of k and v, one for each 128 rows. None may be below 0; NaN
+        in one makes what it scales NaN, and FAGEN_CHECK_METADATA=1 has their values checked, too. out has
+        problem.out_dtype.
         With problem.v_transposed v is [batch, heads_kv, head_dim_v, seqlen_k] in either layout, its keys
         contiguous, its rows 16-byte aligned and seqlen_k a multiple of 4. There are no gradients.
 

@@ -1,12 +1,11 @@
 """What an op accepts of packed sequences: offsets and longest lengths.
 
 `check_packing` looks at what a fake tensor has too; the offsets' values stay on the GPU and are looked at
-only where the environment variable FAGEN_CHECK_METADATA is 1.
+only where `metadata` says so.
 """
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +14,8 @@ from torch import Tensor
 
 from fagen.errors import ArgumentError
 from fagen.ops.layout import Packing
+from fagen.ops.metadata import is_checked
 from fagen.spec.model import Problem
-
-CHECK_VALUES = "FAGEN_CHECK_METADATA"
 
 
 def refuse_packing(problem: Problem, given: tuple[Any, ...]) -> None:
@@ -76,8 +74,8 @@ def _check_length(name: str, x: Any) -> None:
 
 
 def check_values(packing: Packing, tokens_q: int, tokens_k: int) -> None:
-    """The offsets' values, if FAGEN_CHECK_METADATA is 1: waits for the GPU. Raises ArgumentError."""
-    if os.environ.get(CHECK_VALUES) != "1":
+    """The offsets' values, if metadata is checked: waits for the GPU. Raises ArgumentError."""
+    if not is_checked():
         return
     for side, offsets, longest, tokens in (
         ("q", packing.cu_seqlens_q, packing.max_seqlen_q, tokens_q),

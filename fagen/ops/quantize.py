@@ -5,6 +5,7 @@ By way of a torch op, so that traced graphs keep it.
 
 from __future__ import annotations
 
+import reprlib
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from fagen.errors import ArgumentError
 from fagen.hw.dtypes import DTYPES
-from fagen.ops.checks import Device, check_memory, check_tensors
+from fagen.ops.checks import Device, check_are_tensors, check_memory, check_tensors
 from fagen.ops.layout import BATCH_ROW_HEAD
 from fagen.ops.quantize_launch import Options, Quantize, descale_sizes, out_sizes
 from fagen.ops.register import define, refuse_gradients
@@ -85,10 +86,8 @@ def quantize_fp8(
         ("v_transposed", v_transposed, (False, True)),
     ):
         if not isinstance(value, type(allowed[0])) or value not in allowed:
-            raise ArgumentError(f"{name}: is {value!r}; allowed: {', '.join(map(repr, allowed))}")
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, Tensor):
-            raise ArgumentError(f"{name}: is a {type(x).__name__}; allowed: a torch.Tensor")
+            raise ArgumentError(f"{name}: is {reprlib.repr(value)}; allowed: {', '.join(map(repr, allowed))}")
+    check_are_tensors(q, k, v)
     found = Quantized(*_OP(q, k, v, scale, hadamard, dtype, v_transposed, layout))
     return found._replace(v=found.v[..., : v.shape[1 if layout == "bshd" else 2]]) if v_transposed else found
 

@@ -78,7 +78,7 @@ class Problem(_Model):
     )
     softcap: float | None = Field(
         default=None,
-        gt=0,
+        ge=1e-6,  # so that scale / softcap is a normal fp32 number for every scale that calls may have
         le=1_000,
         description="scores are softcap * tanh(score / softcap), before the mask; not capped if left out",
     )

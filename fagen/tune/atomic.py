@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+
+from fagen.files import naming
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -24,12 +25,8 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """An OSError names `path`, unless it names a file itself: that of a full disk does not."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
+def check_writable(folder: Path) -> None:
+    """Make the directory, and a file in it for a moment. Raises OSError where that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass

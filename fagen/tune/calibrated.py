@@ -14,6 +14,7 @@ from fagen.errors import TuneError
 from fagen.plan.efficiency import SHIPPED, Efficiencies, Efficiency
 from fagen.tune.atomic import write_atomically
 from fagen.tune.calibrate import Calibration
+from fagen.tune.damage import DAMAGE
 
 VERSION = 1  # raise it when the numbers of efficiency.py change their meaning
 
@@ -55,7 +56,7 @@ def efficiencies(gpu: str, root: Path | None = None) -> Efficiencies:
         return {name: _efficiency(name, fit["efficiency"]) for name, fit in data["fits"].items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, *DAMAGE) as error:
         _log.warning("calibration %s ignored: %s", path, error)
         return {}
 
@@ -66,7 +67,7 @@ def _efficiency(name: str, numbers: dict[str, float]) -> Efficiency:
         raise ValueError(f"{name} has numbers that are not above 0 and finite")
     if set(numbers) != set(asdict(SHIPPED[name])):
         raise ValueError(f"{name} has other numbers than this version of fagen")
-    return kind(**numbers)
+    return kind(**{key: float(value) for key, value in numbers.items()})
 
 
 def _path(root: Path, gpu: str) -> Path:

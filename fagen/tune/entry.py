@@ -118,7 +118,7 @@ def to_json(entry: Entry) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Entry:
     """What `to_json` made.
 
-    Raises ValueError, KeyError, TypeError, AttributeError or SpecError for what it did not make.
+    Raises one of DAMAGE for what it did not make.
     """
     return Entry(
         **{
@@ -143,7 +143,7 @@ def shape_of(data: Any) -> Shape:
 
 
 def duration(seconds: Any) -> float:
-    """The time that a file has for something. Raises ValueError or TypeError."""
+    """The time that a file has for something. Raises one of DAMAGE for what is none."""
     if not 0 < float(seconds) < math.inf:
         raise ValueError(f"{seconds} s; allowed: more than 0")
     return float(seconds)

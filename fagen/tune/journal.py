@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fagen.errors import SpecError
+from fagen.files import naming
 from fagen.plan.launch import Shape
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
-from fagen.tune.atomic import naming
+from fagen.tune.damage import DAMAGE
 from fagen.tune.entry import Where, duration, shape_of
 from fagen.tune.store import tuning_root
 
@@ -62,6 +62,17 @@ class Journal:
         self._torn = path is not None and path.is_file() and not path.read_bytes().endswith(b"\n")
         self._known = {record.question: record for record in _read(path)}
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether later processes will know what this one measured."""
+        return self._path is not None
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be appended."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.open("a").close()
+
     def find(
         self, where: Where, kernels: str, shape: Shape, direction: str, rounds: int, reference: str
     ) -> Record | None:
@@ -99,7 +110,7 @@ def _read(path: Path | None) -> Iterator[Record]:
         for line in lines:
             try:
                 yield _from_json(json.loads(line), specs)
-            except (ValueError, KeyError, TypeError, SpecError):
+            except DAMAGE:
                 continue  # torn by a full disk or a kill, or from another version
 
 
@@ -110,6 +121,6 @@ def _to_json(record: Record) -> dict[str, Any]:
 def _from_json(data: Mapping[str, Any], specs: dict[str, Spec]) -> Record:
     text = json.dumps(data["spec"])
     if text not in specs:
-        specs[text] = load_spec(data["spec"])
+        specs[text] = load_spec(dict(data["spec"]))  # a text would be read as a path
     seconds = {key: duration(data[key]) for key in ("predicted", "seconds", "reference_seconds")}
     return _RECORD.validate_python({**data, **seconds, "shape": shape_of(data["shape"]), "spec": specs[text]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -10,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fagen.tune.outcome import Outcome
+from fagen.tune.space import by_kind
 
-NUMBER = re.compile(r"\d[\d,]*")
 TEXTS = ("shape", "pass", "spec", "choice")
 NUMBERS = ("us", "TFLOP/s", "predicted us", "rank", "as it stands us", "times as fast", "timed")
 
@@ -50,13 +49,7 @@ def rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
 
 def refusals(outcomes: Iterable[Outcome]) -> Iterator[str]:
     """What the rules and the planner refused: a line for each kind of reason, with one variant's numbers."""
-    kinds: dict[str, dict[str, str]] = {}
-    for choice, why in (refused for outcome in outcomes for refused in outcome.refused):
-        kinds.setdefault(NUMBER.sub("N", why), {})[choice] = why
-    for refused in kinds.values():
-        choice, why = next(iter(refused.items()))
-        others = f" (and {len(refused) - 1} more for the like)" if len(refused) > 1 else ""
-        yield f"refused: {choice}: {why}{others}"
+    return (f"refused: {line}" for line in by_kind(one for outcome in outcomes for one in outcome.refused))
 
 
 def failures(outcomes: Iterable[Outcome]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from fagen.tune.journal import Journal, Record
 from fagen.tune.outcome import Outcome, Winner
 from fagen.tune.question import Question
 from fagen.tune.rank import Entrant, Ranking, in_order_of_trial, rankings, to_be_timed
-from fagen.tune.space import Space
+from fagen.tune.space import Space, by_kind
 from fagen.tune.spread import spread
 from fagen.tune.watch import Watch
 
@@ -193,7 +193,7 @@ def _winner(
 def _why(field: _Field, failures: Sequence[tuple[str, str]], standings: Sequence[object]) -> str:
     """Why there is no winner."""
     if not field.ranking.entrants:
-        return "\n".join(f"{choice}: {why}" for choice, why in field.ranking.refused[:5])
+        return "\n".join(by_kind(field.ranking.refused))
     if failures and (standings or not field.entrants):
         name, problem = failures[-1]
         return f"no variant can be used, e.g. {name}: {problem.splitlines()[0]}"

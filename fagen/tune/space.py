@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
@@ -19,7 +19,7 @@ from fagen.tune.entry import digest, problem_key
 
 MOST = 20_000  # choices of a spec: about 10 s of planning
 SHOWN = 5  # refused choices in an error
-
+NUMBER = re.compile(r"\d[\d,]*")
 NAME = re.compile(r"^[a-z0-9_]+: ")  # of the spec, which the planner's messages begin with
 AS_IT_STANDS = "as it stands"
 
@@ -117,6 +117,17 @@ def _nothing_fits(names: Sequence[str], direction: str, arch: str, refused: Sequ
     if len(refused) > SHOWN:
         lines.append(f"  and {len(refused) - SHOWN} more")
     return "\n".join([f"{', '.join(names)}: no variant of the {direction} can run on {arch}:", *lines])
+
+
+def by_kind(refused: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What is refused, choices and why, in words: a line for each kind of reason, with one's numbers."""
+    kinds: dict[str, dict[str, str]] = {}
+    for choice, why in refused:
+        kinds.setdefault(NUMBER.sub("N", why), {})[choice] = why
+    for alike in kinds.values():
+        choice, why = next(iter(alike.items()))
+        others = f" (and {len(alike) - 1} more for the like)" if len(alike) > 1 else ""
+        yield f"{choice}: {why}{others}"
 
 
 def _choices(base: str, spec: Spec, direction: str) -> Iterator[dict[str, Any]]:

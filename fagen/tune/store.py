@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fagen.compile.cache import default_root
-from fagen.errors import FagenError
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
 from fagen.spec.model import Problem
-from fagen.tune.atomic import write_atomically
+from fagen.tune.atomic import check_writable, write_atomically
+from fagen.tune.damage import DAMAGE
 from fagen.tune.entry import Entry, Where, bucket, digest, distance, from_json, problem_key, to_json
 
 _log = logging.getLogger("fagen")
@@ -30,6 +30,11 @@ class Store:
     """Entries under `root`; with None nothing is kept."""
 
     root: Path | None
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be kept."""
+        if self.root is not None:
+            check_writable(self.root)
 
     def find(self, problem: Problem, shape: Shape, direction: str, where: Where) -> Entry | None:
         """The entry of the shape, or else the nearest in its bucket; None where none can be trusted."""
@@ -97,7 +102,7 @@ def _read_all(folder: Path, where: Where) -> tuple[list[Entry], list[tuple[Path,
         try:
             entry = from_json(json.loads(path.read_bytes()))
             why = _doubt(entry, where)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, FagenError) as error:
+        except (OSError, *DAMAGE) as error:
             why = f"it is damaged ({type(error).__name__}: {error})"
         if why:
             ignored.append((path, why))

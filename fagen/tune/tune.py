@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fagen.compile.cache import ENV
 from fagen.errors import TuneError
 from fagen.plan.predict import predict
 from fagen.tune import calibrated
+from fagen.tune.atomic import check_writable
 from fagen.tune.budget import Budget
 from fagen.tune.entry import Entry, digest
 from fagen.tune.job import Workers
@@ -29,6 +31,17 @@ class Kept:
     store: Store
     journal: Journal
     folder: Path  # of tuned specs
+
+    def check_writable(self) -> None:
+        """Raises TuneError where something cannot be kept: better before hours of work than after them."""
+        setting = "--out"
+        try:
+            check_writable(self.folder)
+            setting = ENV
+            self.journal.check_writable()
+            self.store.check_writable()
+        except OSError as error:
+            raise TuneError(f"{setting}: {error}; allowed: a directory that can be written") from error
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
 
     // Prologue: S and P of the first tile.
     if (!next_item(item)) return;
-    softmax = Cfg::Softmax(fmaxf(p.scale_log2 * descales.qk, attn::kLeastScale));
+    softmax = Cfg::Softmax(attn::score_scale(p.scale_log2 * descales.qk));
     int tile = item.end - 1;
     issue_qk();
     ptx::wgmma_wait<0>();
@@ -253,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         q_at.advance();
         finish();
         if (!next_item(item)) break;
-        softmax = Cfg::Softmax(fmaxf(p.scale_log2 * descales.qk, attn::kLeastScale));
+        softmax = Cfg::Softmax(attn::score_scale(p.scale_log2 * descales.qk));
         tile = item.end;
       }
       --tile;

@@ -58,7 +58,11 @@ def test_what_was_written_is_read(tmp_path, sample):
     assert read(file) == sample
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"cases": []}', '{"format": "fagen bench 0"}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", '{"cases": []}', '{"format": "fagen bench 0"}', "\xff", "[" * 100_000],
+    ids=lambda text: repr(text[:12]),
+)
 def test_anything_else_is_refused(tmp_path, text):
     file = tmp_path / "old.json"
     file.write_bytes(text.encode("latin-1"))

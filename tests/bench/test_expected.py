@@ -74,9 +74,27 @@ def test_inputs_have_the_layout_and_depend_on_the_seed():
     assert not torch.equal(q, random_inputs(problem, shape, seed=1, device="cpu")[0])
 
 
-def test_too_large_names_the_shape():
+def out_of_memory():
+    raise torch.OutOfMemoryError
+
+
+TOO_LARGE = {
+    "gpu": out_of_memory,
+    "cpu": lambda: torch.empty(2**60, dtype=torch.int8),
+    "bytes": lambda: torch.empty(2**62),
+    "elements": lambda: torch.empty(2**40, 2**40),
+}
+
+
+@pytest.mark.parametrize("how", TOO_LARGE)
+def test_too_large_names_the_shape(how):
     with pytest.raises(ArgumentError, match=r"1,16,32,4,2.* 8,192 bytes"), must_fit(Shape(1, 16, 32, 4, 2)):
-        raise torch.OutOfMemoryError
+        TOO_LARGE[how]()
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="size of tensor a"), must_fit(Shape(1, 16, 32, 4, 2)):
+        _ = torch.ones(2) + torch.ones(3)
 
 
 def test_packed_inputs_are_sequences_of_one_length():

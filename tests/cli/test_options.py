@@ -28,7 +28,8 @@ def test_a_file_that_may_not_be_written_is_refused(tmp_path, monkeypatch, exists
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1,2,3,4", "1,2,3,4,x", "1,-2,3,4,4", "0,2,3,4,4", "1,2,3,4,0", "1,2,3,7,2"]
+    "text",
+    ["", "1,2,3,4", "1,2,3,4,x", "1,-2,3,4,4", "0,2,3,4,4", "1,2,3,4,0", "1,2,3,7,2", f"1,{2**31},3,4,4"],
 )
 def test_shapes_that_are_refused(text):
     with pytest.raises(typer.BadParameter):

@@ -51,6 +51,16 @@ def test_each_gpu_is_fitted_and_stored(fagen):
     assert isinstance(fitted, MmaSync) and fitted.exposed == pytest.approx(0.9, rel=0.15)
 
 
+def test_what_could_not_be_stored_is_refused_before_it_is_fitted(fagen, monkeypatch):
+    journal(GPU, (64, 128, 192))
+    folder = calibrated.calibration_root()
+    assert folder
+    folder.write_text("a file where a directory must be")
+    monkeypatch.setattr("fagen.cli.calibrate.calibrate", lambda *_: pytest.fail("fitted"))
+    result = fagen("plan", "--calibrate")
+    assert result.exit_code == 1 and str(folder) in result.stderr
+
+
 def test_a_gpu_with_too_few_measurements_does_not_keep_others_from_being_fitted(fagen):
     journal(GPU, (64, 128, 192))
     journal("NVIDIA A100", (64,))

@@ -79,10 +79,24 @@ def test_what_only_the_emulator_takes_is_not_ignored(fagen, a100, option):
     assert "only with --device emu" in result.stderr
 
 
-def test_a_shape_that_is_none_is_a_usage_error(fagen, a100):
-    result = fagen("run", a100, "--shape", "2,128")
-    assert result.exit_code == 2
-    assert "B,Sq,Sk,Hq,Hkv" in result.stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--shape", "2,128"), "B,Sq,Sk,Hq,Hkv"),
+        (("--shape", "1,0,64,1,1"), "Sq and Sk must be at least 1"),
+        (("--shape", "1,64,0,1,1"), "Sq and Sk must be at least 1"),
+        (("--seed", 2**32), "4294967295"),
+    ],
+)
+def test_arguments_that_it_does_not_take_are_usage_errors(fagen, a100, words, message):
+    result = fagen("run", a100, *words)
+    assert result.exit_code == 2 and message in result.stderr.replace("\n", " ")
+
+
+def test_a_shape_that_does_not_fit_into_memory_is_named(fagen, a100):
+    result = fagen("run", a100, "--device", "emu", "--shape", "1000000,1000000,1000000,64,64")
+    assert result.exit_code == 1
+    assert "error: shape: is 1000000,1000000,1000000,64,64; allowed: what fits into memory" in result.stderr
 
 
 @pytest.mark.gpu

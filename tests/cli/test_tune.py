@@ -103,6 +103,51 @@ def test_ctrl_c_says_that_a_rerun_goes_on(fagen, spec: Path, workers: FakeWorker
     assert first and len(timed) == len(set(timed))
 
 
+@pytest.mark.parametrize(
+    ("place", "setting"),
+    [
+        ("cache", "FAGEN_CACHE_DIR"),
+        ("cache/tuned", "FAGEN_CACHE_DIR"),
+        ("cache/tuned/store", "FAGEN_CACHE_DIR"),
+        ("specs/tuned", "--out"),
+    ],
+)
+def test_what_could_not_be_kept_is_refused_before_any_work(
+    fagen, spec: Path, workers: FakeWorkers, place: str, setting: str
+) -> None:
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    Path(place).write_text("a file where a directory must be")
+    result = fagen("tune", spec, "--shapes", "shapes.yaml")
+    assert result.exit_code == 1 and not workers.built
+    assert f"error: {setting}: " in result.stderr and str(Path(place)) in result.stderr
+    assert "allowed: a directory that can be written" in result.stderr
+
+
+def test_a_journal_that_cannot_be_written_is_refused_before_any_work(
+    fagen, spec: Path, workers: FakeWorkers
+) -> None:
+    Path("cache/tuned/journal.jsonl").mkdir(parents=True)
+    result = fagen("tune", spec, "--shapes", "shapes.yaml")
+    assert result.exit_code == 1 and not workers.built
+    assert "error: FAGEN_CACHE_DIR: " in result.stderr and "journal.jsonl" in result.stderr
+
+
+def test_without_a_cache_directory_nothing_is_said_to_be_kept(
+    fagen, spec: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FAGEN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    result = fagen("tune", spec, "--shapes", "shapes.yaml")
+    assert result.exit_code == 0 and Path("specs/tuned/mine_tuned_short.yaml").is_file()
+    assert "later runs will know nothing of this one; set FAGEN_CACHE_DIR" in result.stderr
+
+    def stop(number: int) -> None:
+        raise KeyboardInterrupt
+
+    workers.before_batch = stop
+    assert "is kept" not in fagen("tune", spec, "--shapes", "shapes.yaml").stderr
+
+
 def test_a_problem_is_told_and_fails(fagen, spec: Path, workers: FakeWorkers) -> None:
     workers.wrong = "mine"
     result = fagen("tune", spec, "--shapes", "shapes.yaml")

@@ -116,6 +116,10 @@ def empty_meta(entry: Path) -> None:
     (entry / "meta.json").write_text("[]")
 
 
+def deep_meta(entry: Path) -> None:
+    (entry / "meta.json").write_text("[" * 100_000)
+
+
 def no_cubin(entry: Path) -> None:
     (entry / "kernel.cubin").unlink()
 
@@ -128,7 +132,7 @@ def a_file(entry: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [halve, zero, other_nvrtc, other_source, cut_meta, empty_meta, no_cubin, a_file]
+    "damage", [halve, zero, other_nvrtc, other_source, cut_meta, empty_meta, deep_meta, no_cubin, a_file]
 )
 def test_jit2_a_damaged_entry_is_noticed_once_and_replaced(tmp_path, caplog, compiles, damage):
     good = compile_source(source(), Cache(tmp_path))

@@ -105,11 +105,36 @@ def test_wrong_arguments_are_refused_before_a_choice(ops: Ops, monkeypatch: pyte
             call()
 
 
-@pytest.mark.parametrize("options", [{"scale": "1"}, {"scale": 0.0}, {"dropout_p": 1.0}, {"dropout_p": "0"}])
-def test_explain_refuses_what_a_call_does(ops: Ops, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused_in_words(ops: Ops, layout: torch.layout) -> None:
+    q, k, v = (torch.nested.nested_tensor([x[0], x[0, :3]], layout=layout) for x in qkv())
+    for call in (fagen.attention, fagen.explain):
+        with pytest.raises(ArgumentError, match=r"^q: is a nested tensor; allowed: one tensor .*thd"):
+            call(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"dropout_p": 1.0}, "1.0"),
+        ({"dropout_p": "0"}, "a str"),
+        ({"dropout_p": None}, "a NoneType"),
+        ({"dropout_p": torch.tensor(0.5)}, "a Tensor"),
+        ({"mask": torch.zeros(8, 8)}, r"tensor\(.{1,60}"),
+        ({"mask": "causal" * 1000}, ".{1,60}"),
+    ],
+)
+def test_explain_and_a_call_refuse_the_same(ops: Ops, options: dict[str, Any], found: str) -> None:
     (name,) = options
-    with pytest.raises(ArgumentError, match=rf"^{name}: is"):
-        fagen.explain(*qkv(), **options)
+    for call in (fagen.explain, fagen.attention):
+        with pytest.raises(ArgumentError, match=rf"^{name}: is {found}; allowed"):
+            call(*qkv(), **options)
+
+
+@pytest.mark.parametrize(("scale", "found"), [("1", "a str"), (0.0, "0.0")])
+def test_explain_refuses_a_scale_as_ops_do(ops: Ops, scale: Any, found: str) -> None:
+    with pytest.raises(ArgumentError, match=rf"^scale: is {found}; allowed"):
+        fagen.explain(*qkv(), scale=scale)
 
 
 def test_a_warm_call_costs_little(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:

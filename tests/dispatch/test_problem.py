@@ -67,7 +67,7 @@ def test_masks(mask: Any, found: Any) -> None:
         ({"mask": "Causal"}, r"^mask: is 'Causal'; allowed: \"none\", \"causal\", or a window, a pair"),
         ({"mask": [8, 0]}, r"^mask: is \[8, 0\]; allowed"),
         ({"mask": (-1, 0)}, r"^mask.window\[0\]: is -1; allowed: whole numbers from 0"),
-        ({"softcap": 0.0}, r"^softcap: is 0.0; allowed: numbers above 0"),
+        ({"softcap": 0.0}, r"^softcap: is 0.0; allowed: numbers from 1e-06 to 1000"),
         ({"softcap": torch.tensor(5.0)}, r"^softcap: is a Tensor; allowed: a positive float, or None"),
         ({"deterministic": "yes"}, r"^deterministic: is `yes`; allowed: true, false"),
         ({"deterministic": []}, r"^deterministic: is a list; allowed: True, False, or None"),

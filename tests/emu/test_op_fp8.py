@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -83,6 +84,25 @@ def test_one_descale_is_that_of_its_sequence_and_heads_alone(name: str, which: s
     assert differs[1][:, heads].all()
     differs[1][:, heads] = False
     assert not differs.any()
+
+
+@pytest.mark.parametrize("name", ["plain", "always", "blocks", "packed"])
+@pytest.mark.parametrize("which", ["q", "k", "v"])
+@pytest.mark.parametrize("value", [math.nan, -1.0])
+def test_a_descale_that_is_none_is_not_hidden(name: str, which: str, value: float) -> None:
+    """NaN, or for a scale below 0 what it stands for; a finite number that means nothing in no case."""
+    op = load(name, **CASES[name])
+    problem = op.spec.problem
+    inputs = list(random_inputs(problem, Shape(2, 40, 150, 4, 2), seed=0, device="cpu"))
+    at = "qkv".index(which) - 3
+    inputs[at] = inputs[at].clone()
+    inputs[at][1, 1] = value
+    out = by_sequence(problem, op(*inputs))
+    heads = [1] if which == "q" and problem.scales_blocks else [2, 3]
+    found, exact = (x[1][:, heads] for x in (out, by_sequence(problem, expected(problem, tuple(inputs)).out)))
+    assert found.isnan().all() or reference.relative_error(found, exact) <= reference.ALLOWED_RELATIVE_ERROR
+    out[1][:, heads] = 0
+    assert out.isfinite().all()
 
 
 def by_sequence(problem: Problem, out: Tensor) -> Tensor:

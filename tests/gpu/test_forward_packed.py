@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fagen.errors import ArgumentError
 from fagen.ops import reference
-from fagen.ops.packing import CHECK_VALUES
+from fagen.ops.metadata import CHECK_METADATA
 
 pytestmark = pytest.mark.family("v2", "v3")
 
@@ -174,7 +174,7 @@ def test_offsets_that_are_wrong(cases: Cases, wrong: str) -> None:
 def test_values_of_offsets_that_are_wrong(cases: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
     op = cases.op(layout="thd", head_dim=64)
     inputs = cases.packed(op, (40, 7, 90), (33, 70, 64), 2)
-    monkeypatch.setenv(CHECK_VALUES, "1")
+    monkeypatch.setenv(CHECK_METADATA, "1")
     inputs[3][2] = 20
     with pytest.raises(ArgumentError, match="cu_seqlens_q: falls from 40 to 20 at sequence 1"):
         op(*inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -46,6 +47,19 @@ def test_the_layouts(cases: Cases, layout: str) -> None:
     else:
         inputs = cases.inputs(op, 2, 70, 90, 4, 2)
     cases.assert_right(op, *inputs)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("scale", [None, 1e30])
+def test_under_the_least_cap_every_key_counts_the_same(cases: Cases, scale: float | None) -> None:
+    op = cases.op(head_dim=64, mask="none", softcap=1e-6)
+    q, k, v = cases.inputs(op, 1, 40, 70, 1)
+    q[:, 1] = 0.0
+    out, lse = cases.run(op, q, k, v, scale=scale)
+    torch.testing.assert_close(
+        out.float(), v.float().mean(1, keepdim=True).expand(out.shape), atol=2e-3, rtol=0
+    )
+    torch.testing.assert_close(lse, torch.full_like(lse, math.log(70)))
 
 
 @pytest.mark.emulated

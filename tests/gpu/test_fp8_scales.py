@@ -122,6 +122,20 @@ def test_descales_that_are_wrong(fp8_cases: Fp8Cases, wrong: str, which: int) ->
     assert torch.equal(op(*inputs), before)
 
 
+@pytest.mark.parametrize("scale", ["head", "block"])
+@pytest.mark.parametrize("which", [-3, -2, -1])
+def test_nan_in_a_descale_is_nan_in_its_heads_alone(fp8_cases: Fp8Cases, scale: str, which: int) -> None:
+    op = fp8_cases.op(mask="none", fp8={"scale": scale})
+    inputs = fp8_cases.inputs(op, 2, 512, 512, 8, 2)
+    descale = inputs[which].clone()
+    descale[1, 1] = torch.nan
+    out = op(*changed(inputs, which, descale))
+    heads = slice(1, 2) if which == -3 and scale == "block" else slice(4, 8)
+    assert out[1, :, heads].isnan().all()
+    out[1, :, heads] = 0
+    assert out.isfinite().all()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("spec", ["h200_fa3", "h200_fa2"])
 def test_descales_of_what_was_never_quantised(spec: str) -> None:

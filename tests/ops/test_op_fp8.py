@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,22 @@ def test_a_descale_of_another_kind(op: AttentionOp, on_cpu: Any, name: str) -> N
             f"{name}: has shape ({', '.join(map(str, wrong))}); allowed: (2, 2), that is (batch, heads_kv), "
             "or (1,), one for all (problem.fp8.scale: head)"
         )
+
+
+@pytest.mark.parametrize("name", DESCALES)
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_the_values_of_descales_are_checked_where_the_environment_says_so(
+    op: AttentionOp, on_cpu: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    monkeypatch.setenv("FAGEN_CHECK_METADATA", "1")
+    right: dict[str, Any] = named(op)
+    wrong = right[name].clone()
+    wrong[1, 0] = value
+    said = refusal(op, on_cpu, **right | {name: wrong})
+    assert said == f"{name}: is {value} at (1, 0); allowed: finite numbers from 0"
+    right[name] = torch.zeros_like(wrong)
+    op(**right)
+    assert on_cpu.launches == 1
 
 
 def test_descales_of_blocks(fp8_op: Make, on_cpu: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +35,22 @@ def test_overrides_are_another_op() -> None:
     op = fagen.load(path, changed)
     assert op is not fagen.load(path) and op is fagen.load(path, changed)
     assert op.spec.problem.head_dim == 64 and op.name != "a100_fa2"
+
+
+class Model(torch.nn.Module):
+    def __init__(self, op: Any):
+        super().__init__()
+        self.op = op
+
+
+@pytest.mark.parametrize("passes", [["forward"], ["forward", "backward"]])
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copied_or_unpickled_model_has_the_op_that_the_spec_has(
+    problem_spec: Spec, passes: list[str], again: Callable[[Any], Any]
+) -> None:
+    op = fagen.load(problem_spec(f"kept_{len(passes)}", head_dim=16, passes=passes), device="emu")
+    op.prepare()
+    assert again(Model(op)).op is op
 
 
 def test_a_spec_that_does_not_fit_is_refused_at_once(problem_spec: Spec) -> None:

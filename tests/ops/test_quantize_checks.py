@@ -17,6 +17,7 @@ def tensor(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.zeros(sizes, dtype=dtype)
 
 
+NESTED = torch.nested.nested_tensor([torch.zeros(5, 4, 64), torch.zeros(3, 4, 64)], layout=torch.jagged)
 UNALIGNED = tensor(2, 8, 260)[:, :5, :256].unflatten(2, (4, 64))
 
 
@@ -32,6 +33,8 @@ def qkv(**changed: Tensor) -> dict[str, Any]:
         ({"hadamard": 1}, "hadamard: is 1; allowed: False, True"),
         ({"dtype": torch.float8_e4m3fn}, "dtype: is torch.float8_e4m3fn; allowed: 'e4m3', 'e5m2'"),
         ({"layout": "thd"}, "layout: is 'thd'; allowed: 'bshd', 'bhsd'"),
+        ({"scale": "x" * 1000}, "...xxxxxxxxxxxxx'; allowed: 'head', 'block', 'tensor'"),
+        ({"q": NESTED}, "q: is a nested tensor; allowed: one tensor"),
         ({"q": 3}, "q: is a int; allowed: a torch.Tensor"),
         ({"v": tensor(2, 7, 2, 32).float()}, "v: is torch.float32; allowed: torch.float16, torch.bfloat16"),
         ({"k": tensor(2, 7, 2, 64).half()}, "dtype: q is torch.bfloat16, k is torch.float16"),

@@ -143,9 +143,11 @@ def test_a_calibration_is_found_by_the_name_of_its_gpu(calibration, tmp_path):
     ("old", "new", "reason"),
     [
         ("{", "", "ignored"),
+        ("{", "[" * 100_000, "recursion"),
         ('"version": 1', '"version": 0', "its version is 0"),
         ('"tensor": 0.5', '"tensor": -0.5', "not above 0"),
         ('"tensor": 0.5', '"tensor": Infinity', "not above 0 and finite"),
+        ('"tensor": 0.5', f'"tensor": {10**400}', "too large"),
         ('"tensor"', '"tensors"', "other numbers"),
         ("v3 forward", "v9 forward", "v9 forward"),
     ],

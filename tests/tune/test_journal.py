@@ -52,7 +52,10 @@ def test_of_two_answers_the_later_one_counts(path: Path, record: Record) -> None
     assert found and found.seconds == 2e-3
 
 
-@pytest.mark.parametrize("torn", ['{"where": {"gpu"', "\n\n", "[]\n", '{"spec": {"name": "a"}}\n', "\x00"])
+TORN = ['{"where": {"gpu"', "\n\n", "[]\n", '{"spec": {"name": "a"}}\n', "\x00", "[" * 100_000]
+
+
+@pytest.mark.parametrize("torn", TORN, ids=range(len(TORN)))
 def test_what_cannot_be_read_is_left_out_and_harms_nothing_after_it(
     path: Path, record: Record, torn: str
 ) -> None:
@@ -77,6 +80,8 @@ def test_without_a_path_it_forgets_at_the_end(record: Record) -> None:
         ("direction", {}),
         ("rounds", "many"),
         ("seconds", 0),
+        ("seconds", 10**400),
+        ("spec", "specs/h200_fa3.yaml"),
         ("seconds", float("nan")),
         ("reference_seconds", None),
         ("where", {"gpu": ["H200"], "driver": "1", "nvrtc": "1", "headers": "1"}),

@@ -105,6 +105,7 @@ def test_a_bucket_is_its_own_bucket() -> None:
         ({"shape": {"batch": None}}, "damaged"),
         ({"shape": {"heads_kv": float("inf")}}, "damaged"),
         ({"seconds": float("nan")}, "damaged"),
+        ({"seconds": 10**400}, "damaged"),
         ({"seconds": None, "nonsense": 1}, "damaged"),
     ],
 )
@@ -123,7 +124,9 @@ def test_an_entry_of_other_circumstances_is_ignored_with_a_note(
     assert str(path) in record.getMessage() and why in record.getMessage()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "\x00\xff", "[" * 100_000], ids=lambda text: repr(text[:2])
+)
 def test_a_damaged_file_is_ignored_and_replaced(store: Store, entry: Entry, text: str) -> None:
     path = store.put(entry)
     assert path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
@@ -411,6 +411,17 @@ def test_a_shape_that_no_spec_fits_is_told_and_the_others_are_tuned(bench, mine)
     by_name = {outcome.question.name: outcome for outcome in outcomes}
     assert by_name["short"].winner
     assert "bytes wanted, 232,448 allowed" in by_name["large"].problem
+
+
+def test_each_kind_of_reason_is_told_once_where_nothing_is_left(bench, mine) -> None:
+    spec = mine(tune={"tile.kv": [128, 224, 240, 256], "stages.kv": [2, 3, 4, 8]})
+    much = 2**31 - 1
+    (outcome,) = bench.tune(spec, workers=FakeWorkers(), shapes=[replace(SHORT, shape=Shape(*[much] * 5))])
+    assert outcome.winner is None
+    lines = outcome.problem.splitlines()
+    assert len(lines) < len(outcome.refused)
+    assert any("more for the like" in line for line in lines)
+    assert any("allowed: up to" in line and "bytes wanted" not in line for line in lines)
 
 
 def test_where_nothing_fits_any_shape_there_is_an_error_before_any_work(bench, mine) -> None:

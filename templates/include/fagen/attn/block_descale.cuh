@@ -37,9 +37,9 @@ struct BlockDescales {
                        item.work.head_q * p.q_descale_head_stride + query / kBlock);
     v = 0.0f;
     const int end = block(item.end - 1);
-    for (int i = block(item.begin) + lane_id(); i <= end; i += 32) v = fmaxf(v, ptx::ld_global(v_blocks + i));
+    for (int i = block(item.begin) + lane_id(); i <= end; i += 32) v = larger(v, ptx::ld_global(v_blocks + i));
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lanes));
+    for (int lanes = 16; lanes > 0; lanes /= 2) v = larger(v, __shfl_xor_sync(0xffffffffu, v, lanes));
   }
 
   // Reads those of a tile, well before they are used.
@@ -48,12 +48,14 @@ struct BlockDescales {
     v_of_tile = ptx::ld_global(v_blocks + block(tile));
   }
   __device__ __forceinline__ float qk() const { return q * k_of_tile; }  // of the tile's scores
-  // Of the largest of V's; 1 where all are 0.
+  // Of the largest of V's.
   __device__ __forceinline__ float v_share() const {
-    return v > 0.0f ? fmaxf(v_of_tile * ptx::reciprocal(v), kLeastShare) : 1.0f;
+    return at_least(v > 0.0f ? v_of_tile * ptx::reciprocal(v) : v_of_tile, kLeastShare);
   }
 
  private:
+  // NaN if one of them is, unlike fmaxf.
+  static __device__ __forceinline__ float larger(float a, float b) { return b <= a || a != a ? a : b; }
   // A tile that is hidden whole may lie behind the last key.
   __device__ __forceinline__ int block(int tile) const { return min(tile * kTileKv, last_key) / kBlock; }
 };

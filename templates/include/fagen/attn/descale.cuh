@@ -2,15 +2,21 @@
 // sequence, which its query heads share.
 #pragma once
 
+#include "fagen/base/constants.cuh"
 #include "fagen/base/types.cuh"
 #include "fagen/ptx/global.cuh"
 #include "fagen/sched/work.cuh"
 
 namespace fagen::attn {
 
-// Scores, unlike what they stand for, are finite even if a descale is 0; a hidden one, -inf, times 0 were
-// NaN.
-inline constexpr float kLeastScale = 1e-30f;
+// A scale made of descales, but no less than `least`; NaN where it is below 0, which none may be, or NaN.
+__device__ __forceinline__ float at_least(float scale, float least) {
+  return scale >= 0.0f ? fmaxf(scale, least) : kNan;
+}
+
+// By what scores are scaled. They, unlike what they stand for, are finite even if a descale is 0; a hidden
+// one, -inf, times 0 were NaN.
+__device__ __forceinline__ float score_scale(float scale) { return at_least(scale, 1e-30f); }
 
 // Those of a work item.
 struct HeadDescales {
