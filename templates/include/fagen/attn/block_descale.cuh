@@ -37,7 +37,8 @@ struct BlockDescales {
                        item.work.head_q * p.q_descale_head_stride + query / kBlock);
     v = 0.0f;
     const int end = block(item.end - 1);
-    for (int i = block(item.begin) + lane_id(); i <= end; i += 32) v = larger(v, ptx::ld_global(v_blocks + i));
+    for (int i = block(item.begin) + lane_id(); i <= end; i += 32)
+      v = larger(v, ptx::ld_global(v_blocks + i));
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) v = larger(v, __shfl_xor_sync(0xffffffffu, v, lanes));
   }

@@ -167,8 +167,8 @@ struct Softmax {
     return in_log2(reference) - (kByTile ? offset : kOffset);
   }
 
-  // P of every score for these shifts, in place, added to the rows' sums. Each 16 columns wait for the sums of
-  // the 16 that came two before: the compiler would have the exponents of all scores first, while the
+  // P of every score for these shifts, in place, added to the rows' sums. Each 16 columns wait for the sums
+  // of the 16 that came two before: the compiler would have the exponents of all scores first, while the
   // special-function unit, which takes longest, has nothing to do.
   template <typename Policy, int kN>
   __device__ __forceinline__ void exponentials(float (&s)[kM][kN][4], const float (&shift)[kM][2],
@@ -181,8 +181,7 @@ struct Softmax {
         const int turn = n / 2 % 2;
         float own[2];
 #pragma unroll
-        for (int r = 0; r < 2; ++r)
-          own[r] = n < 4 ? shift[m][r] : ptx::after(past[turn][r], shift[m][r]);
+        for (int r = 0; r < 2; ++r) own[r] = n < 4 ? shift[m][r] : ptx::after(past[turn][r], shift[m][r]);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float& x = s[m][n][i];
