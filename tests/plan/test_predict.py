@@ -10,7 +10,7 @@ import pytest
 from fagen.paths import SPECS
 from fagen.plan import v2_engines, work_items
 from fagen.plan.efficiency import PLANNER, V2_FORWARD, V3_FORWARD
-from fagen.plan.engines import HBM, TENSOR
+from fagen.plan.engines import HBM, MUFU
 from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
 from fagen.plan.predict import flops, predict
@@ -186,7 +186,7 @@ def test_v3_causal_takes_about_half_as_long():
         predict(planned_v3(mask, scheduler="longest_first"), shape) for mask in ("none", "causal")
     )
     assert causal.seconds / none.seconds == pytest.approx(0.5, rel=0.1)
-    assert none.bound == typical_timeline(planned_v3(), shape).bound == TENSOR
+    assert none.bound == typical_timeline(planned_v3(), shape).bound == MUFU  # slow beside so many products
 
 
 def test_v3_query_heads_that_share_keys_take_no_less_unless_they_are_packed():
