@@ -101,13 +101,12 @@ class _Run:
         while self.queue:
             self.now, _, role = heappop(self.queue)
             awaited = next(role, None)
-            match awaited:
-                case _Signal(missing=0, time=time):
-                    self.resume(role, time)
-                case _Signal():
-                    awaited.waiting.append(role)
-                case float():
-                    self.resume(role, awaited)
+            if isinstance(awaited, float):
+                self.resume(role, awaited)
+            elif awaited and awaited.missing:
+                awaited.waiting.append(role)
+            elif awaited:
+                self.resume(role, awaited.time)
 
     def resume(self, role: _Role, time: float) -> None:
         heappush(self.queue, (max(self.now, time), next(self.order), role))

@@ -157,11 +157,12 @@ def test_v3_hands_out_the_shortest_quarter_last_and_the_others_group_by_group(sc
     )
 
 
-def test_v3_by_a_counter_ends_within_a_short_item_of_the_mean():
+def test_v3_by_a_counter_ends_within_two_short_items_of_the_mean():
+    """Two, as a CTA has its next one dealt when it starts on one."""
     p = planned_v3("causal", scheduler="persistent_lpt")
     shape, one = Shape(1, 4096, 4096, 50, 50), kernel(p, V3_FORWARD)
     mean = 50 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
-    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + item_cycles(one, 4)
+    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + 2 * item_cycles(one, 3)
 
 
 def test_v3_without_persistence_gives_the_next_work_item_to_the_sm_that_is_free():
