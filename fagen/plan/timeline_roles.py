@@ -101,11 +101,12 @@ class _Run:
         while self.queue:
             self.now, _, role = heappop(self.queue)
             awaited = next(role, None)
-            if isinstance(awaited, float):
-                self.resume(role, awaited)
-            elif awaited and awaited.missing:
+            if not isinstance(awaited, _Signal):
+                if awaited is not None:
+                    self.resume(role, awaited)
+            elif awaited.missing:
                 awaited.waiting.append(role)
-            elif awaited:
+            else:
                 self.resume(role, awaited.time)
 
     def resume(self, role: _Role, time: float) -> None:
