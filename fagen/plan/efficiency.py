@@ -33,19 +33,20 @@ class MmaSync:
 class Wgmma:
     """A family of roles, TMA and wgmma: v3's forward, in the terms of `timeline.py`."""
 
-    tensor: float = 0.96  # share of the tensor core's peak, at the clock that its power leaves
-    mufu: float = 0.715  # share of MUFU's rate that exponentials reach, among other instructions
-    l2: float = 2.0  # of the bandwidth that the device's row has; 60 bytes per SM and clock on an H200
-    issue: float = 2.47  # cycles from an instruction of a warp to its next
-    drain: float = 330  # cycles from the end of a product on the tensor core to its use
-    handoff: float = 25  # cycles from an event (a barrier, a shuffle) to the waiter's next step
-    load_latency: float = 650  # cycles from L2's last byte of a TMA load to its use
-    item: float = 485  # cycles of a math role between two work items: sums, LSE, the next item's place
-    store: float = 23.5  # instructions' time for each element of O: through shared memory, to its rows
-    cta: float = 963  # cycles from the end of a CTA to the first load of the next one
-    drift: float = 2.5  # how little warps that drift apart lose on an engine and a role as busy as it
-    late: float = 0.3  # share of the time that HBM needs for tiles that L2 has lost which is waited for
-    launch: float = 6.5e-6  # seconds from one kernel to the next
+    tensor: float = 0.955  # share of the tensor core's peak, at the clock that its power leaves
+    mufu: float = 0.784  # share of MUFU's rate that exponentials reach, among other instructions
+    l2: float = 2.1  # of the bandwidth that the device's row has; 60 bytes per SM and clock on an H200
+    issue: float = 2.32  # cycles from an instruction of a warp to its next
+    contention: float = 0.46  # how much slower softmax goes beside products: both use the registers
+    drain: float = 326  # cycles from the end of a product on the tensor core to its use
+    handoff: float = 21.4  # cycles from an event (a barrier, a shuffle) to the waiter's next step
+    load_latency: float = 683  # cycles from L2's last byte of a TMA load to its use
+    item: float = 382  # cycles of a math role between two work items: sums, LSE, the next item's place
+    store: float = 22.2  # instructions' time for each element of O: through shared memory, to its rows
+    cta: float = 1450  # cycles from the end of a CTA to the first load of the next one
+    drift: float = 3.07  # how little warps that drift apart lose on an engine and a role as busy as it
+    late: float = 0.31  # share of the time that HBM needs for tiles that L2 has lost which is waited for
+    launch: float = 8.7e-6  # seconds from one kernel to the next
 
 
 Efficiency = MmaSync | Wgmma

@@ -61,7 +61,7 @@ def _v2(plan: Plan, shape: Shape, costs: MmaSync) -> float:
         pairs=pairs,
         abreast=main_launch(plan, shape).scalars.heads_abreast if tiling.longest_first else None,
         slots=slots,
-        in_rounds=False,
+        hand_out=work_items.as_freed,
     )
 
 

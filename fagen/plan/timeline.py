@@ -16,7 +16,7 @@ from fagen.plan.timeline_roles import ENGINES, LOAD, Event, run
 
 # Tiles of the work items that are run to know what an item costs: between them and beyond each further tile
 # costs the same.
-KNOTS = (1, 2, 4, 8)
+KNOTS = (1, 2, 4, 16)
 LINEAR = KNOTS[-1]
 REMEMBERED = 4096  # kernels, each at some knots
 

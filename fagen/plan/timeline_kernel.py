@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import gcd
 
 from fagen.errors import PlanError
 from fagen.hw.dtypes import DTYPES
@@ -42,14 +44,28 @@ class Kernel:
     clock_hz: float
     costs: Wgmma
 
-    def masked(self, warpgroup: int) -> int:
-        """K/V tiles of a work item that the mask hides from any of the warpgroup's rows, about."""
-        rows = (self.warpgroups - warpgroup) * ROWS  # to the end of the Q tile
-        return self.masked_sides * -(-rows // self.kv)
+    def masked(self, warpgroup: int) -> float:
+        """K/V tiles of a work item that the mask hides from any of the warpgroup's rows, on the mean."""
+        return self.masked_sides * _cut(self.warpgroups * ROWS, warpgroup * ROWS, self.kv)
 
-    def finds_maxima(self, warpgroup: int, tile: int) -> bool:
-        """Whether the softmax of a work item's tile `tile` does."""
-        return not self.growth or tile < max(1, self.masked(warpgroup))
+    def hides(self, warpgroup: int, tile: int) -> float:
+        """The share of work items whose tile `tile` is one of those."""
+        return min(1.0, max(0.0, self.masked(warpgroup) - tile))
+
+    def finds_maxima(self, warpgroup: int, tile: int) -> float:
+        """The share of work items at whose tile `tile` the softmax does."""
+        return 1.0 if not self.growth or not tile else self.hides(warpgroup, tile)
+
+
+@cache
+def _cut(q: int, row: int, kv: int) -> float:
+    """K/V tiles that a causal mask cuts for the rows of a tile of `q` queries from its row `row` on.
+
+    Those up to the tile's last query, but for the ones that `row` sees whole: more where Q tiles do not begin
+    with a K/V tile. The mean over the Q tiles of a long sequence.
+    """
+    starts = range(0, q * kv // gcd(q, kv), q)
+    return sum(-(-(start + q) // kv) - (start + row + 1) // kv for start in starts) / len(starts)
 
 
 def kernel(plan: Plan, costs: Wgmma) -> Kernel:

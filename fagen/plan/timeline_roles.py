@@ -101,13 +101,13 @@ class _Run:
         while self.queue:
             self.now, _, role = heappop(self.queue)
             awaited = next(role, None)
-            match awaited:
-                case _Signal(missing=0, time=time):
-                    self.resume(role, time)
-                case _Signal():
-                    awaited.waiting.append(role)
-                case float():
+            if not isinstance(awaited, _Signal):
+                if awaited is not None:
                     self.resume(role, awaited)
+            elif awaited.missing:
+                awaited.waiting.append(role)
+            else:
+                self.resume(role, awaited.time)
 
     def resume(self, role: _Role, time: float) -> None:
         heappush(self.queue, (max(self.now, time), next(self.order), role))
@@ -261,25 +261,32 @@ class _Run:
         """The maximum of all scores where it is needed, then slice by slice exp2, sum and conversion."""
         k, role, start, in_item = self.kernel, f"math {warpgroup}", self.now, tile % self.tiles
         scores = ROWS * k.kv / SLICES
-        if k.finds_maxima(warpgroup, in_item):
-            masked = MASK_OPERATIONS if in_item < k.masked(warpgroup) else 0
+        if maxima := k.finds_maxima(warpgroup, in_item):
+            found = MAXIMUM_OPERATIONS * maxima + MASK_OPERATIONS * k.hides(warpgroup, in_item)
             for _ in range(SLICES):
-                yield self.operate(role, "softmax", tile, scores * (MAXIMUM_OPERATIONS + masked))
-            yield self.now + k.costs.handoff  # the lanes that share a row exchange its maximum
+                yield self.operate(role, "softmax", tile, scores * found)
+            yield self.now + k.costs.handoff * maxima  # the lanes that share a row exchange its maximum
         operations = SOFTMAX_OPERATIONS + POLYNOMIAL_OPERATIONS * k.polynomial
         operations += SOFTCAP_OPERATIONS * k.softcap
         special = scores * (1 - k.polynomial + SOFTCAP_MUFU * k.softcap)
         for _ in range(SLICES):
-            alone = self.now + k.costs.issue * scores * operations / k.lanes
-            exponentials = self.use(role, MUFU, "softmax", tile, special / k.mufu)
+            alone = self.now + self.contended(self.now, k.costs.issue * scores * operations / k.lanes)
+            cycles = self.contended(max(self.now, self.free[MUFU]), special / k.mufu)
+            exponentials = self.use(role, MUFU, "softmax", tile, cycles)
             yield max(alone, exponentials, self.operate(role, "softmax", tile, scores * operations))
         if self.recorded:
             self.events.append(Event(role, None, "softmax", tile, start, self.now))
         self.arrive(self.k_empty[tile], self.now)
 
+    def contended(self, start: float, cycles: float) -> float:
+        """What instructions take that begin then, beside products that are under way."""
+        beside = min(max(0.0, self.free[TENSOR] - start), cycles)
+        return cycles + self.kernel.costs.contention * beside
+
     def rescale(self, warpgroup: int, tile: int) -> _Role:
-        if self.kernel.rescale and self.kernel.finds_maxima(warpgroup, tile % self.tiles):
-            yield from self.on_o(f"math {warpgroup}", tile, RESCALE_OPERATIONS)
+        maxima = self.kernel.finds_maxima(warpgroup, tile % self.tiles)
+        if self.kernel.rescale and maxima:
+            yield from self.on_o(f"math {warpgroup}", tile, RESCALE_OPERATIONS * maxima)
 
     def store(self, role: str, tile: int) -> _Role:
         yield from self.on_o(role, tile, self.kernel.costs.store)

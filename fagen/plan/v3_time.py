@@ -15,6 +15,13 @@ from fagen.plan.launch import Launch, Shape, launch, queries_per_tile
 from fagen.plan.timeline import KNOTS, LINEAR, Timeline, item_cycles, pace, start_cycles, timeline
 from fagen.plan.timeline_kernel import kernel
 
+HANDED_OUT = {  # by schedule.scheduler
+    "in_order": work_items.as_freed,
+    "longest_first": work_items.as_freed,
+    "persistent": work_items.in_rounds,
+    "persistent_lpt": work_items.asked_ahead,
+}
+
 
 def seconds(plan: Plan, shape: Shape, costs: Wgmma) -> tuple[float, str]:
     """Seconds but for the launch, and bound: the SM with the longest list of items, and what L2 has lost."""
@@ -29,7 +36,7 @@ def seconds(plan: Plan, shape: Shape, costs: Wgmma) -> tuple[float, str]:
         pairs=shape.batch * launched.scalars.heads_q,
         abreast=launched.scalars.heads_abreast if tiling.longest_first else None,
         slots=plan.device.sms // tiling.cluster,  # each for one item at a time
-        in_rounds=tiling.scheduler == "persistent",
+        hand_out=HANDED_OUT[tiling.scheduler],
     )
     cycles += start_cycles(on_sm, mean)
     late = costs.late * _read_again(plan, shape, launched, blocks) / plan.device.hbm_bytes_per_s

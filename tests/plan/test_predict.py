@@ -10,7 +10,7 @@ import pytest
 from fagen.paths import SPECS
 from fagen.plan import v2_engines, work_items
 from fagen.plan.efficiency import PLANNER, V2_FORWARD, V3_FORWARD
-from fagen.plan.engines import HBM, TENSOR
+from fagen.plan.engines import HBM, MUFU
 from fagen.plan.launch import Shape, launch
 from fagen.plan.planner import plan
 from fagen.plan.predict import flops, predict
@@ -157,11 +157,12 @@ def test_v3_hands_out_the_shortest_quarter_last_and_the_others_group_by_group(sc
     )
 
 
-def test_v3_by_a_counter_ends_within_a_short_item_of_the_mean():
+def test_v3_by_a_counter_ends_within_two_short_items_of_the_mean():
+    """Two, as a CTA has its next one dealt when it starts on one."""
     p = planned_v3("causal", scheduler="persistent_lpt")
     shape, one = Shape(1, 4096, 4096, 50, 50), kernel(p, V3_FORWARD)
     mean = 50 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
-    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + item_cycles(one, 4)
+    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + 2 * item_cycles(one, 3)
 
 
 def test_v3_without_persistence_gives_the_next_work_item_to_the_sm_that_is_free():
@@ -186,7 +187,7 @@ def test_v3_causal_takes_about_half_as_long():
         predict(planned_v3(mask, scheduler="longest_first"), shape) for mask in ("none", "causal")
     )
     assert causal.seconds / none.seconds == pytest.approx(0.5, rel=0.1)
-    assert none.bound == typical_timeline(planned_v3(), shape).bound == TENSOR
+    assert none.bound == typical_timeline(planned_v3(), shape).bound == MUFU  # slow beside so many products
 
 
 def test_v3_query_heads_that_share_keys_take_no_less_unless_they_are_packed():

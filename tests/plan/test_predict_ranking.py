@@ -19,7 +19,6 @@ from fagen.plan.predict import predict
 from fagen.spec.load import load_spec
 
 GROUPS = json.loads((Path(__file__).parent / "data" / "h200_variants.json").read_text())
-NOISE = 1.01  # as fast: docs/performance.md has figures move by more than that from run to run
 # Where all is over in 24 us, variants that should take equally long were measured up to 70% apart.
 LONG = [group for group in GROUPS if min(row[-1] for row in group["variants"]) > 40]
 
@@ -59,16 +58,19 @@ def test_the_best_of_the_first_fifth_is_within_2_percent_of_the_best_of_all(numb
     assert min(run.measured for run in timed) <= 1.02 * best(number)
 
 
-def test_the_best_or_one_as_fast_is_among_the_first_five_in_nine_shapes_of_ten():
-    hits = [
-        min(run.measured for run in runs(number)[:5]) <= NOISE * best(number) for number in range(len(GROUPS))
-    ]
+def test_the_best_is_among_the_first_five_in_nine_shapes_of_ten():
+    hits = [best(number) in {run.measured for run in runs(number)[:5]} for number in range(len(GROUPS))]
     assert sum(hits) >= 0.9 * len(hits)
+
+
+@pytest.mark.parametrize("number", range(len(GROUPS)))
+def test_one_of_the_first_five_is_within_a_percent_of_the_best(number):
+    assert min(run.measured for run in runs(number)[:5]) <= 1.01 * best(number)
 
 
 @pytest.mark.parametrize(
     ("passes", "rms", "worst"),
-    [(("v3", "forward"), 0.05, 0.2), (("v2", "backward"), 0.07, 0.26), (("v2", "forward"), 0.15, 0.25)],
+    [(("v3", "forward"), 0.04, 0.18), (("v2", "backward"), 0.07, 0.26), (("v2", "forward"), 0.15, 0.25)],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_predictions_of_all_variants_are_about_as_good_as_those_of_the_best(passes, rms, worst):

@@ -18,7 +18,16 @@ from fagen.spec.model import Spec
 
 # Nothing is lost, and nothing waits.
 FREE = replace(
-    V3_FORWARD, issue=0, drain=0, handoff=0, load_latency=0, item=0, store=0, cta=0, drift=float("inf")
+    V3_FORWARD,
+    issue=0,
+    contention=0,
+    drain=0,
+    handoff=0,
+    load_latency=0,
+    item=0,
+    store=0,
+    cta=0,
+    drift=float("inf"),
 )
 KERNEL = Kernel(
     warpgroups=2,
@@ -48,6 +57,8 @@ KERNEL = Kernel(
 )
 # Nothing takes time but the tensor core.
 ONLY_TENSOR = replace(KERNEL, mufu=1e12, lanes=1e12, l2_bytes=1e12, hbm_bytes=1e12, costs=FREE)
+# Exponentials take as long as they are many.
+UNDISTURBED = replace(KERNEL, costs=replace(V3_FORWARD, contention=0))
 VARIANTS = [
     replace(KERNEL, **change)
     for change in (
@@ -226,14 +237,14 @@ def test_overlap_hides_the_softmax_of_a_lone_warpgroup():
 
 
 def test_a_polynomial_moves_exponentials_from_the_mufu_to_the_fma_pipe():
-    hardware, half = timeline(KERNEL, 4), timeline(replace(KERNEL, polynomial=0.5), 4)
+    hardware, half = timeline(UNDISTURBED, 4), timeline(replace(UNDISTURBED, polynomial=0.5), 4)
     busy = [[run.utilisation(e) * run.item_cycles for e in (MUFU, FMA)] for run in (hardware, half)]
     assert busy[1][0] == pytest.approx(busy[0][0] / 2)
     assert busy[1][1] > busy[0][1]
 
 
 def test_a_soft_cap_is_two_more_special_functions():
-    plain, capped = timeline(KERNEL, 4), timeline(replace(KERNEL, softcap=True), 4)
+    plain, capped = timeline(UNDISTURBED, 4), timeline(replace(UNDISTURBED, softcap=True), 4)
     busy = [[run.utilisation(e) * run.item_cycles for e in (MUFU, FMA)] for run in (plain, capped)]
     assert busy[1][0] == pytest.approx(3 * busy[0][0], rel=0.01)
     assert busy[1][1] > busy[0][1]
@@ -271,8 +282,42 @@ def test_warps_that_drift_lose_most_where_engine_and_warpgroup_are_equally_busy(
 def test_more_tiles_take_longer_and_long_items_go_on_as_short_ones_do():
     cycles = [item_cycles(KERNEL, tiles) for tiles in range(1, 3 * LINEAR)]
     assert all(a < b for a, b in pairwise(cycles))
-    in_step = replace(KERNEL, costs=replace(KERNEL.costs, drift=float("inf")))
-    assert item_cycles(in_step, 20) == pytest.approx(timeline(KERNEL, 20).item_cycles, rel=0.01)
+
+
+@pytest.mark.parametrize("pingpong", [True, False])
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("tile", [(192, 48), (192, 64), (192, 80), (128, 48), (128, 64), (128, 80)], ids=str)
+def test_long_items_take_what_a_run_of_them_does(tile, stages, pingpong):
+    """Further tiles are counted from where a run has found its step: at first it is ahead or behind."""
+    schedule = {"tile": dict(zip(("q", "kv"), tile, strict=True)), "stages": {"q": 1, "kv": stages}}
+    one = kernel(planned(**schedule, roles={"math": {"pingpong": pingpong}}), V3_FORWARD)
+    in_step = replace(one, costs=replace(one.costs, drift=float("inf")))
+    assert item_cycles(in_step, 96) == pytest.approx(timeline(one, 96, recorded=False).item_cycles, rel=0.01)
+
+
+@pytest.mark.parametrize("kv", [48, 64, 80, 112, 128, 176])
+@pytest.mark.parametrize("warpgroups", [1, 2, 3])
+def test_a_causal_mask_cuts_the_tiles_that_a_walk_over_the_q_tiles_finds(warpgroups, kv):
+    one = replace(KERNEL, warpgroups=warpgroups, kv=kv, growth=True, masked_sides=1)
+    q, starts = warpgroups * 64, range(0, warpgroups * 64 * kv, warpgroups * 64)
+    for warpgroup in range(warpgroups):
+        cut = []
+        for start in starts:
+            seen = -(-(start + q) // kv)  # K/V tiles of the item; some rows do not see all of the last ones
+            cut.append(sum((tile + 1) * kv > start + warpgroup * 64 + 1 for tile in range(seen)))
+        assert one.masked(warpgroup) == pytest.approx(sum(cut) / len(cut))
+        for tile in range(5):
+            assert one.hides(warpgroup, tile) == pytest.approx(sum(n > tile for n in cut) / len(cut))
+
+
+def test_products_under_way_slow_the_softmax_down():
+    def cycles(contention: float, **change) -> float:
+        costs = replace(KERNEL.costs, contention=contention)
+        return timeline(replace(KERNEL, costs=costs, **change), 16, recorded=False).item_cycles
+
+    assert cycles(0.5) > 1.02 * cycles(0.0)
+    alone = {"warpgroups": 1, "pingpong": False, "overlap": False}  # no product beside its softmax
+    assert cycles(0.5, **alone) == pytest.approx(cycles(0.0, **alone))
 
 
 def test_a_plans_schedule_is_what_runs():
