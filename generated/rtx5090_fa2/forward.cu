@@ -79,6 +79,7 @@ struct Cfg {
   using Sequence = fagen::sched::SameLength;  // problem.layout
   static constexpr float kLazy = 8.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
   static constexpr float kPolynomial = 0.0f;  // schedule.softmax.exp2: share of exp2 on the FMA pipe
+  static constexpr bool kSpreadsExponents = false;  // the compiler has the exponents of a tile first
 
   static constexpr int kThreads = 32 * kWarps;
   // Tiles loaded ahead of the one in use. Where there are three stages or more, one is left as slack: a fast

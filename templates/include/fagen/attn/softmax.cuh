@@ -167,9 +167,9 @@ struct Softmax {
     return in_log2(reference) - (kByTile ? offset : kOffset);
   }
 
-  // P of every score for these shifts, in place, added to the rows' sums. Each 16 columns wait for the sums
-  // of the 16 that came two before: the compiler would have the exponents of all scores first, while the
-  // special-function unit, which takes longest, has nothing to do.
+  // P of every score for these shifts, in place, added to the rows' sums. With kSpreadsExponents each 16
+  // columns wait for the sums of the 16 that came two before: the compiler would have the exponents of all
+  // scores first, while the special-function unit, which takes longest, has nothing to do.
   template <typename Policy, int kN>
   __device__ __forceinline__ void exponentials(float (&s)[kM][kN][4], const float (&shift)[kM][2],
                                                float (&sums)[kM][2]) const {
@@ -179,9 +179,10 @@ struct Softmax {
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         const int turn = n / 2 % 2;
+        const bool waits = Policy::kSpreadsExponents && n >= 4;
         float own[2];
 #pragma unroll
-        for (int r = 0; r < 2; ++r) own[r] = n < 4 ? shift[m][r] : ptx::after(past[turn][r], shift[m][r]);
+        for (int r = 0; r < 2; ++r) own[r] = waits ? ptx::after(past[turn][r], shift[m][r]) : shift[m][r];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           float& x = s[m][n][i];
