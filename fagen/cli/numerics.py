@@ -51,7 +51,8 @@ def numerics_command(
     """Print errors against fp64 of an 8-bit spec's forward: per tensor, head, block, with Hadamard; 16 bits.
 
     The reference knows q, k and v before any rounding, so that errors are of everything. Standard attention
-    keeps scores and P in memory; in 8 bits it is the FlashAttention-3 paper's baseline.
+    keeps scores and P in memory; in 8 bits it is the FlashAttention-3 paper's baseline. The exit code is 1
+    where fagen's own kernels gave nothing.
     """
     import torch
 
@@ -85,6 +86,8 @@ def numerics_command(
         if rows:
             typer.echo(f"{loaded.name}, {dist}, B,Sq,Sk,Hq,Hkv = {size}, by {where}")
             table_console().print(_table(rows))
+    if any(row.problem and row.way.by == "fagen" for row in rows):
+        raise typer.Exit(1)
 
 
 def _table(rows: Sequence[Row]) -> Table:

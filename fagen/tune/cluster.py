@@ -7,6 +7,7 @@ have GPUs. fagen is installed on every node.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from fagen.tune.job import Batch, Kind, Timing
 from fagen.tune.workers import Crew, Work
 
 ray: Any = import_module("ray") if find_spec("ray") else None
+PATIENCE = 10.0  # seconds for a connection to a cluster's node, which Ray would wait minutes for
 
 
 def ray_workers(address: str, work: Work) -> Crew:
@@ -32,8 +34,9 @@ def ray_workers(address: str, work: Work) -> Crew:
         raise TuneError("a cluster needs Ray: pip install 'fagen[ray]'")
     if not ray.is_initialized():
         try:
+            _reach(address)
             ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise TuneError(f"ray: no cluster at {address!r}: {error}") from error
     gpus = int(ray.available_resources().get("GPU", 0))
     if not gpus:
@@ -43,6 +46,13 @@ def ray_workers(address: str, work: Work) -> Crew:
     task = ray.remote(num_cpus=1, num_returns=2, max_retries=0)(_build)
     cpus = int(ray.cluster_resources()["CPU"])
     return Crew([_RayGpu(actor) for actor in actors], [_RayCompiler(task, actors, work) for _ in range(cpus)])
+
+
+def _reach(address: str) -> None:
+    """Connect to a host and port, if `address` is one. Raises OSError, or ValueError for no such port."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
 
 
 class _GpuOfNode(LocalGpu):

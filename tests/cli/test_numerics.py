@@ -45,7 +45,7 @@ def test_problems_are_printed_as_they_are(fagen, monkeypatch):
 
     monkeypatch.setattr(numerics, "measure", measure)
     result = fagen("numerics", FP8, "--device", "model")
-    assert result.exit_code == 0 and problem in " ".join(result.stdout.split())
+    assert result.exit_code == 1 and problem in " ".join(result.stdout.split())
 
 
 def test_a_16_bit_spec_is_refused(fagen, a100):

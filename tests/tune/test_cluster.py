@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,24 @@ def test_it_builds_and_checks_as_one_machine_does(crew):
 def test_all_gpus_may_be_taken(crew):
     with pytest.raises(TuneError, match="'auto' has no free GPU"):
         ray_workers("auto", WORK)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "[::1]:{}", "127.0.0.1:port"])
+def test_where_nobody_answers_is_said_at_once(monkeypatch, address):
+    monkeypatch.setattr(cluster, "ray", FakeRay)
+    with socket.socket() as taken:  # and not listening
+        taken.bind(("127.0.0.1", 0))
+        address = address.format(taken.getsockname()[1])
+        with pytest.raises(TuneError, match=re.escape(f"no cluster at {address!r}: ")):
+            ray_workers(address, WORK)
+
+
+class FakeRay:
+    """Of which a connection is asked only where a node answers."""
+
+    @staticmethod
+    def is_initialized() -> bool:
+        return False
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
