@@ -20,7 +20,13 @@ def test_emulator_and_model_agree(fp8: dict[str, Any]) -> None:
     problem = {"dtype": "e4m3", "head_dim": 64, "mask": "causal", "passes": ["forward"], "fp8": fp8}
     tile = {"tile": {"q": 64, "kv": 64}}
     spec = load_spec(
-        {"name": "modelled", "family": "v3", "arch": "sm_90a", "problem": problem, "schedule": tile}
+        {
+            "name": f"modelled_{fp8['scale']}",
+            "family": "v3",
+            "arch": "sm_90a",
+            "problem": problem,
+            "schedule": tile,
+        }
     )
     inputs = random_inputs(spec.problem, Shape(1, 100, 200, 2, 1), 0, "cpu")
     q, k, v = inputs[:3]

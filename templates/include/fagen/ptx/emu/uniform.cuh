@@ -12,6 +12,6 @@ __device__ __forceinline__ uint32_t broadcast(uint32_t x) { return __shfl_sync(0
 
 __device__ __forceinline__ uint32_t fresh(uint32_t x) { return x; }
 
-__device__ __forceinline__ float after(float, float x) { return x; }
+__device__ __forceinline__ float after(float y, float x) { return (void)y, x; }
 
 }  // namespace fagen::ptx
