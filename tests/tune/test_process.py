@@ -116,7 +116,7 @@ def test_no_process_is_left(ending):
     assert len(living(first.pid)) >= 3
     time.sleep(0.5)
     (os.killpg if ending == signal.SIGINT else os.kill)(first.pid, ending)
-    _, said = first.communicate(timeout=10)
+    _, said = first.communicate(timeout=60)  # a second, on a machine with nothing else to do
     assert first.returncode == -ending
     if ending == signal.SIGINT:
         assert said.count("KeyboardInterrupt") == 1, said  # nobody else complains
