@@ -17,9 +17,11 @@ from fagen.tune.process import HASTE, SIGNS, Fault, Process
 
 HERE = Path(__file__).parent
 WAITS = """
+import signal
 import fake_work
 from fagen.tune.gpu import LocalGpu
 from fagen.tune.workers import Crew
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 with Crew([LocalGpu(i, fake_work.WORK) for i in range(2)], []) as crew:
     print("ready", flush=True)
     list(crew.time([fake_work.batch("hangs"), fake_work.batch("hangs_too")]))
@@ -116,7 +118,7 @@ def test_no_process_is_left(ending):
     assert len(living(first.pid)) >= 3
     time.sleep(0.5)
     (os.killpg if ending == signal.SIGINT else os.kill)(first.pid, ending)
-    _, said = first.communicate(timeout=60)  # a second, on a machine with nothing else to do
+    _, said = first.communicate(timeout=10)
     assert first.returncode == -ending
     if ending == signal.SIGINT:
         assert said.count("KeyboardInterrupt") == 1, said  # nobody else complains
