@@ -46,6 +46,7 @@ class Tiling:
     ds_stages: int = 1  # backward: P tiles, and dS tiles, in shared memory
     softcap: bool = False  # problem.softcap is a number
     is_fp8: bool = False  # Q, K, V and P have 8 bits
+    head_descales: bool = False  # one for each of Q, K and V of a work item, which the load role fetches
     transposers: int = 0  # of the load warps, those that transpose 8-bit V
     promote_every: int | None = None  # 8-bit: keys after which O is added to sums in fp32; None: never
     dropout: bool = False  # problem.dropout

@@ -81,6 +81,7 @@ def _candidates(spec: Spec, arch: Arch) -> Iterator[Tiling]:
             pack_gqa=bool(schedule.pack_gqa),
             softcap=problem.softcap is not None,
             is_fp8=problem.is_fp8,
+            head_descales=problem.is_fp8 and not problem.scales_blocks,
             transposers=transposers,
             promote_every=schedule.accumulate.promote_every,
         )
@@ -167,6 +168,7 @@ def _barriers(tiling: Tiling) -> tuple[Barrier, ...]:
         Barrier("vt_empty", tiling.stages, "every math warpgroup is done with V^T"),
         Barrier("v_end", tiling.stages, "no barrier: whether this is the end of V"),
     )
+    descales = (Barrier("descales", tiling.q_stages, "no barrier: the descales of that work item"),)
     v_readers = "transposing warp" if tiling.transposers else "math warpgroup"
     return (
         Barrier("q_full", tiling.q_stages, "TMA has brought Q"),
@@ -176,6 +178,7 @@ def _barriers(tiling: Tiling) -> tuple[Barrier, ...]:
         Barrier("v_full", tiling.stages, "TMA has brought V"),
         Barrier("v_empty", tiling.stages, f"every {v_readers} is done with V"),
         Barrier("item", tiling.q_stages, "no barrier: the work item whose Q this is"),
+        *(descales if tiling.head_descales else ()),
         *(transposing if tiling.transposers else ()),
     )
 

@@ -44,7 +44,7 @@ LOAD_THREADS = 128
 
 @cache
 def _resources(
-    own_o: bool, is_fp8: bool, transposes: bool, promotes: bool, softcap: bool
+    own_o: bool, is_fp8: bool, head_descales: bool, transposes: bool, promotes: bool, softcap: bool
 ) -> tuple[Resource, ...]:
     return (
         Resource(
@@ -59,6 +59,7 @@ def _resources(
                 ("mbarriers, full and empty, of Q, K and V", 16 * q_stages + 32 * stages),
                 *((("mbarriers of V^T, end of V", 24 * stages),) if transposes else ()),
                 ("work item of each Q tile", 8 * q_stages),
+                *((("its descales", 8 * q_stages),) if head_descales else ()),
             ),
             lambda arch, _: arch.smem_per_cta,
         ),
@@ -131,6 +132,7 @@ def _of(tiling: Tiling) -> tuple[Resource, ...]:
     return _resources(
         tiling.own_o,
         tiling.is_fp8,
+        tiling.head_descales,
         tiling.transposers > 0,
         tiling.promote_every is not None,
         tiling.softcap,

@@ -17,6 +17,8 @@ def local_workers() -> Crew:
 
     Raises LaunchError where there is no GPU, TuneError where one cannot be worked on.
     """
-    arch_of_device(0)
-    gpus = [LocalGpu(index, WORK) for index in range(torch.cuda.device_count())]
+    count = torch.cuda.device_count()
+    if not count:
+        arch_of_device(0)  # says why
+    gpus = [LocalGpu(index, WORK) for index in range(count)]  # no CUDA here: a context takes a second
     return Crew(gpus, [LocalCompiler(WORK) for _ in os.sched_getaffinity(0)])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Protocol
 
@@ -85,7 +85,9 @@ class Crew:
             pool.shutdown(wait=False, cancel_futures=True)
         ((self.kind, self.gpus),) = Counter(kinds).most_common(1)
         self._gpus = [gpu for gpu, kind in zip(gpus, kinds, strict=True) if kind == self.kind]
-        self._turns = cycle(self._gpus)
+        self._idle = SimpleQueue[Gpu]()
+        for gpu in self._gpus:
+            self._idle.put(gpu)
         for other, count in Counter(kinds).items():
             if other != self.kind:
                 _log.warning("tune: %d GPU(s) left out: %s", count, other.where.difference(self.kind.where))
@@ -103,8 +105,12 @@ class Crew:
         return spread(batches, self._gpus, lambda gpu, batch: gpu.time(batch, budget.left))
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
-        """See `job.Workers`; the GPUs take turns."""
-        return next(self._turns).check(spec, shape, direction)
+        """See `job.Workers`; a GPU that has nothing to check does it."""
+        gpu = self._idle.get()
+        try:
+            return gpu.check(spec, shape, direction)
+        finally:
+            self._idle.put(gpu)
 
     def close(self) -> None:
         """See `job.Workers`."""

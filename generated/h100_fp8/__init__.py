@@ -11,6 +11,6 @@ SPEC = {'name': 'h100_fp8',
              'head_dim': 128,
              'mask': 'causal',
              'passes': ('forward',)},
- 'schedule': {'tile': {'q': 128}}}
+ 'schedule': {'tile': {'q': 128}, 'roles': {'math': {'pingpong': False}}}}
 
 attention = load(SPEC)

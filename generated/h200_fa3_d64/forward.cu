@@ -83,7 +83,8 @@ struct Cfg {
   static constexpr float kLazy = -1.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
   static constexpr float kGrowth = 1073741824.0f;  // schedule.softmax.rescale: growth of a row sum left unapplied
   static constexpr float kPolynomial = 0.0f;  // schedule.softmax.exp2: share of exp2 on the FMA pipe
-  static constexpr bool kSpreadsExponents = true;  // among the exponentials, whose unit binds beside wgmma
+  static constexpr bool kSpreadsExponents = true;  // among the exponentials
+  static constexpr int kDescaleBytes = 0;
   using Mask = fagen::attn::Mask<fagen::attn::kUnbounded, 0>;  // problem.mask
   using Sequence = fagen::sched::Batched;  // problem.layout, schedule.pack_gqa
 
@@ -175,7 +176,9 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       auto query = [&](int r) { return first + item.sequence.query(r); };
       const bool hides = item.mask.hides(first, query(mma::kWarpgroupRows - 1), col0, col0 + Cfg::kTileKv);
       if (!is_first && !hides) {
-        if (softmax.try_exponentiate<Cfg>(s)) return false;
+        float part[1][2];
+        if (softmax.try_exponentiate<Cfg>(s, part)) return false;
+        if (softmax.scale_down(s, part, o_factor)) return true;
         const auto q_tile = mma::cursor_row_major<Cfg::QTile>(
             stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
         mma::clear(s);

@@ -3,7 +3,7 @@
 // problem: e4m3 to bf16, head_dim 64, head_dim_v 64, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 98464 of 232448 bytes
+// shared memory per CTA: 98480 of 232448 bytes
 //   Q tiles                     24576  Br*bytes*d*q_stages
 //   K ring                      16384  Bc*bytes*d*stages
 //   V ring                      16384  Bc*bytes*dv*stages
@@ -12,6 +12,7 @@
 //   mbarriers, full and empty, of Q, K and V       96  16*q_stages + 32*stages
 //   mbarriers of V^T, end of V       48  24*stages
 //   work item of each Q tile       16  8*q_stages
+//   its descales                   16  8*q_stages
 // registers per math thread: 142 of 152 registers
 //   O accumulator                  32  dv/2
 //   S accumulator                  64  Bc/2
@@ -97,9 +98,10 @@ struct Cfg {
   static constexpr float kLazy = -1.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
   static constexpr float kGrowth = 448.0f;  // schedule.softmax.rescale: growth of a row sum left unapplied
   static constexpr float kPolynomial = 0.0f;  // schedule.softmax.exp2: share of exp2 on the FMA pipe
-  static constexpr bool kSpreadsExponents = true;  // among the exponentials, whose unit binds beside wgmma
+  static constexpr bool kSpreadsExponents = false;  // among the exponentials
   using Softmax = fagen::attn::Softmax<1, 3>;  // P is 2^3 times what it stands for
   using Descales = fagen::attn::HeadDescales;  // problem.fp8
+  static constexpr int kDescaleBytes = Descales::kSharedBytes;  // beside a work item's Q
   using Mask = fagen::attn::Mask<fagen::attn::kUnbounded, 0>;  // problem.mask
   using Sequence = fagen::sched::Batched;  // problem.layout, schedule.pack_gqa
 
@@ -166,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       const uint32_t q_tile = ptx::broadcast(reads ? ptx::ld_shared(stream.item(q_at) + 4) : 0);
       if (pair == sched::kNoPair) return false;
       item = sched::Item<Cfg>(p, sched::Work::of(p, {pair, q_tile}), rank);
-      descales = Cfg::Descales(p, item, row);
+      descales = Cfg::Descales::get(stream.descales(q_at));
       return true;
     };
     auto issue_qk = [&] {
@@ -197,7 +199,9 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       auto query = [&](int r) { return first + item.sequence.query(r); };
       const bool hides = item.mask.hides(first, query(mma::kWarpgroupRows - 1), col0, col0 + Cfg::kTileKv);
       if (!is_first && !hides) {
-        if (softmax.try_exponentiate<Cfg>(s)) return false;
+        float part[1][2];
+        if (softmax.try_exponentiate<Cfg>(s, part)) return false;
+        if (softmax.scale_down(s, part, o_factor)) return true;
         const auto q_tile = mma::cursor_row_major<Cfg::QTile>(
             stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
         mma::clear(s);

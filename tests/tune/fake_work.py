@@ -75,6 +75,12 @@ def check(spec: Spec, shape: Shape, direction: str) -> str:
     return "out: error 1" if spec.name == "wrong" else ""
 
 
+def check_slowly(spec: Spec, shape: Shape, direction: str) -> str:
+    """Which GPU did it; takes longer for "slow"."""
+    time.sleep(1.0 if spec.name == "slow" else 0.1)
+    return f"GPU {_index}"
+
+
 def _do(name: str) -> None:
     match name.split("_")[0]:
         case "exits":

@@ -14,6 +14,7 @@ from fagen.tune.budget import Budget
 from fagen.tune.gpu import LocalCompiler, LocalGpu
 from fagen.tune.job import Timing
 from fagen.tune.process import HASTE
+from fagen.tune.spread import spread
 from fagen.tune.workers import Crew
 
 
@@ -80,6 +81,17 @@ def test_a_check_tells_what_is_wrong_or_how_it_faulted(crew):
     assert crew.check(spec("wrong"), SHAPE, "forward") == "out: error 1"
     assert "SIGSEGV" in crew.check(spec("crashes"), SHAPE, "forward")
     assert crew.check(spec("fine"), SHAPE, "forward") == ""
+
+
+def test_a_check_goes_to_a_gpu_that_is_idle():
+    work = replace(WORK, check=fake_work.check_slowly)
+    with Crew([LocalGpu(0, work), LocalGpu(1, work)], []) as crew:
+        names = ["slow", "a", "b", "c"]
+        asked = spread(names, range(2), lambda _, name: crew.check(spec(name), SHAPE, "forward"))
+        by_name = dict(asked)
+    assert list(by_name)[-1] == "slow"
+    others = {by_name[name] for name in "abc"}
+    assert len(others) == 1 and by_name["slow"] not in others
 
 
 def test_batches_are_spread_over_the_gpus_that_are_alike(caplog):

@@ -15,6 +15,7 @@ namespace fagen::attn {
 template <int kBlock, int kTileKv>
 struct BlockDescales {
   static_assert(kBlock % kTileKv == 0);
+  static constexpr int kSharedBytes = 0;
   static constexpr float kLeastShare = 1e-9f;  // P is 0 in 8 bits long before
   float q;
   float v;  // of its O

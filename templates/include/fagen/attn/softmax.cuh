@@ -21,6 +21,12 @@ inline constexpr uint32_t kWarp = 0xffffffffu;
 
 // Above this, rounding s * scale_log2 - reference * scale_log2 in one FMA could reach whole powers of two.
 inline constexpr float kLargeExponent = 65536.0f;
+__device__ __forceinline__ bool is_large(const float (&exponent)[2]) {
+  return fmaxf(fabsf(exponent[0]), fabsf(exponent[1])) > kLargeExponent;
+}
+
+// A lane's part of a row sum from which P is not scaled down: some of it may be infinite.
+inline constexpr float kLostSum = 0x1p120f;
 
 // The four lanes of a quad share a row of an mma accumulator.
 __device__ __forceinline__ float quad_max(float x) {
@@ -33,7 +39,16 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(kWarp, x, 2);
 }
 
-// O times its rows' factors.
+// This lane's largest of row r of the two that it has.
+template <int kN>
+__device__ __forceinline__ float row_max(const float (&s)[kN][4], int r) {
+  float x = fmaxf(s[0][2 * r], s[0][2 * r + 1]);
+#pragma unroll
+  for (int n = 1; n < kN; ++n) x = fmaxf(x, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
+  return x;
+}
+
+// O or P times its rows' factors.
 template <int kM, int kNv>
 __device__ __forceinline__ void scale(float (&o)[kM][kNv][4], const float (&factor)[kM][2]) {
 #pragma unroll
@@ -78,9 +93,7 @@ struct Softmax {
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        float x = fmaxf(s[m][0][2 * r], s[m][0][2 * r + 1]);
-#pragma unroll
-        for (int n = 1; n < kN; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+        float x = row_max(s[m], r);
         if constexpr (kByTile) x *= scale_log2;
         next[m][r] = fmaxf(reference[m][r], quad_max(x));
         factor[m][r] = 1.0f;
@@ -131,12 +144,11 @@ struct Softmax {
   }
 
   // The same, with the references as they are, which saves finding the maxima: P then exceeds 1 where scores
-  // have grown, and the final division takes that out. False, with `s` spent and the sums as they were, where
-  // a row's sum over this lane's scores would exceed kGrowth, or a reference is missing or huge: the caller
-  // must then come back with the scores and move the references.
+  // have grown, and the final division takes that out. False where a row's `part`, the sum over this lane's
+  // scores, exceeds kGrowth, or a reference is missing or huge: the row sums are then as they were.
   template <typename Policy, int kN>
-  __device__ __forceinline__ bool try_exponentiate(float (&s)[kM][kN][4]) {
-    float shift[kM][2], part[kM][2];
+  __device__ __forceinline__ bool try_exponentiate(float (&s)[kM][kN][4], float (&part)[kM][2]) {
+    float shift[kM][2];
     bool fails = false;
 #pragma unroll
     for (int m = 0; m < kM; ++m)
@@ -146,9 +158,38 @@ struct Softmax {
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
       fails |= fmaxf(part[m][0], part[m][1]) > Policy::kGrowth;
-      fails |= fmaxf(fabsf(shift[m][0]), fabsf(shift[m][1])) > kLargeExponent;
+      fails |= is_large(shift[m]);
     }
     if (__any_sync(kWarp, fails)) return false;
+    add(part);
+    return true;
+  }
+
+  // After that: moves the references of the warp's rows to their maxima after all, scales P down for it, and
+  // says by what to scale O. P need not be computed again: fp32 has it as exactly as ever. False where it has
+  // not, `s` being spent: the caller must then come back with the scores and move the references.
+  template <int kN>
+  __device__ __forceinline__ bool scale_down(float (&s)[kM][kN][4], float (&part)[kM][2],
+                                             float (&factor)[kM][2]) {
+    bool is_lost = false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      const float shift[2] = {exponent_at(reference[m][0]), exponent_at(reference[m][1])};
+      is_lost |= fmaxf(part[m][0], part[m][1]) > kLostSum || is_large(shift);
+    }
+    if (__any_sync(kWarp, is_lost)) return false;
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float growth = fmaxf(ptx::log2(quad_max(row_max(s[m], r))) + exponent_at(0.0f), 0.0f);
+        const float next = reference[m][r] + (kByTile ? growth : growth * ptx::reciprocal(scale_log2));
+        factor[m][r] = ptx::exp2(in_log2(reference[m][r] - next));
+        reference[m][r] = next;
+        sum[m][r] *= factor[m][r];
+        part[m][r] *= factor[m][r];
+      }
+    scale(s, factor);
     add(part);
     return true;
   }
@@ -190,8 +231,9 @@ struct Softmax {
             x = polynomial_exp2(x, scale_log2, own[i / 2]);
           else
             x = ptx::exp2(fmaf(x, scale_log2, -own[i / 2]));
-          sums[m][i / 2] += x;
         }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) sums[m][r] += s[m][n][2 * r] + s[m][n][2 * r + 1];
         if (n % 2 == 1) past[turn][0] = sums[m][0], past[turn][1] = sums[m][1];
       }
     }

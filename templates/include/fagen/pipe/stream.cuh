@@ -23,7 +23,8 @@ struct Stream {
   QRing q;
   KRing k;
   VRing v;
-  uint32_t item_smem;  // for each stage of Q, whose it is: two words, the pair and the Q tile
+  uint32_t item_smem;      // for each stage of Q, whose it is: two words, the pair and the Q tile
+  uint32_t descales_smem;  // and, where a head has one of each, its descales
   VtRing vt;
   uint32_t v_end_smem;  // for each stage of V, whether it is the end instead: the first of two words
 
@@ -38,7 +39,8 @@ struct Stream {
         k(q.full + QRing::kBarrierBytes),
         v(k.full + KRing::kBarrierBytes),
         item_smem(v.full + VRing::kBarrierBytes),
-        vt(item_smem + 8 * Cfg::kQStages),
+        descales_smem(item_smem + 8 * Cfg::kQStages),
+        vt(descales_smem + Cfg::kDescaleBytes * Cfg::kQStages),
         v_end_smem(vt.full + VtRing::kBarrierBytes) {}
 
   // One thread; others may use the rings after a barrier.
@@ -67,6 +69,9 @@ struct Stream {
     return vt_smem + at.stage * Cfg::VTile::kBytes;
   }
   __device__ __forceinline__ uint32_t item(typename QRing::At at) const { return item_smem + 8 * at.stage; }
+  __device__ __forceinline__ uint32_t descales(typename QRing::At at) const {
+    return descales_smem + Cfg::kDescaleBytes * at.stage;
+  }
   __device__ __forceinline__ uint32_t v_end(typename VRing::At at) const { return v_end_smem + 8 * at.stage; }
 };
 

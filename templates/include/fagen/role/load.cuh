@@ -55,11 +55,12 @@ class Load {
   using VRing = typename pipe::Stream<Cfg>::VRing;
   using KvRows = typename Cfg::Sequence::KvRows;
 
-  // Beside Q lies whose it is.
+  // Beside Q lies whose it is, and what multiplies it.
   __device__ __forceinline__ void load_q(const sched::Item<Cfg>& item) {
     const uint32_t full = stream_.q.begin_fill(q_at_);
     ptx::st_shared(stream_.item(q_at_), item.work.pair);
     ptx::st_shared(stream_.item(q_at_) + 4, item.work.q_tile);
+    if constexpr (Cfg::kDescaleBytes > 0) typename Cfg::Descales(p_, item.work).put(stream_.descales(q_at_));
     stream_.q.expect(q_at_, Cfg::kWarpgroups * Cfg::QTile::kBytes);
 #pragma unroll
     for (int w = 0; w < Cfg::kWarpgroups; ++w)
