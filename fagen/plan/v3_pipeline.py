@@ -22,7 +22,8 @@ def forward(plan: Plan) -> Pipeline:
         return Passage((name,), LOAD, "TMA", full, Signal(f"{name}_empty", readers), beside)
 
     math = tiling.warps * tiling.cluster
-    passages = [ring("q", tiling.warps, "item", *(("descales",) if tiling.head_descales else ())), ring("k", math)]
+    beside_q = ("item", "descales") if tiling.head_descales else ("item",)
+    passages = [ring("q", tiling.warps, *beside_q), ring("k", math)]
     if tiling.transposers:
         full, empty = Signal("vt_full", tiling.transposers), Signal("vt_empty", tiling.warps)
         passages.append(ring("v", tiling.transposers * tiling.cluster, "v_end"))

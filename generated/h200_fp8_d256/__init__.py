@@ -11,6 +11,6 @@ SPEC = {'name': 'h200_fp8_d256',
              'head_dim': 256,
              'mask': 'causal',
              'passes': ('forward',)},
- 'schedule': {'tile': {'q': 128}, 'roles': {'math': {'pingpong': True}}}}
+ 'schedule': {'tile': {'q': 128}}}
 
 attention = load(SPEC)

@@ -12,8 +12,8 @@ from torch import Tensor
 from fagen.ops import reference
 
 # What a key adds to every score, in nats, by its place among the keys, from 0 to 1. Before an op that looks
-# for no maximum has to, P may grow by 2^30 in bf16 and 2^15 in fp16: 20.8 and 10.4 nats. From 2^120 on, 83 nats, fp32
-# loses it.
+# for no maximum has to, P may grow by 2^30 in bf16 and 2^15 in fp16: 20.8 and 10.4 nats. From 2^120 on, 83
+# nats, fp32 loses it.
 PROFILES: dict[str, Callable[[Tensor], Tensor]] = {
     "rises": lambda at: 60 * at,
     "falls": lambda at: -60 * at,
