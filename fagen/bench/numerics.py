@@ -32,12 +32,14 @@ from fagen.plan.planner import plan
 from fagen.spec.load import load_spec
 from fagen.spec.model import Problem, Spec
 
+ALWAYS = "fagen, rescale: always"  # row maxima are looked for in every tile: a row's largest P is 1
+
 
 @dataclass(frozen=True)
 class Way:
     """A way to compute attention."""
 
-    by: str  # "fagen", "torch flash", "standard": scores and P in memory, as an eager model has them
+    by: str  # a key of _BY; "standard": scores and P in memory, as an eager model has them
     dtype: str
     scale: str = ""  # of 8 bits: what quantize_fp8 takes
     hadamard: bool = False
@@ -124,6 +126,7 @@ def ways(spec: Spec, device: str) -> tuple[Way, ...]:
         Way("standard", "fp16"),
         *((Way("torch flash", "fp16"),) if device.startswith("cuda") else ()),
         Way("fagen", "fp16"),
+        Way(ALWAYS, "fp16"),
         Way("fagen", "bf16"),
         Way("standard", problem.dtype, "tensor"),
         eight("tensor"),
@@ -170,6 +173,10 @@ def _fagen(own: Spec, runner: Runner, q: Tensor, k: Tensor, v: Tensor) -> Tensor
     return runner.attend(own, q, k, v)
 
 
+def _fagen_always(own: Spec, runner: Runner, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return runner.attend(load_spec(own, {"schedule.softmax.rescale": "always"}), q, k, v)
+
+
 def _standard(own: Spec, runner: Runner, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return by_head(lambda *qkv: reference.plain_attention(own.problem, *qkv)[0], own.problem, q, k, v)
 
@@ -180,6 +187,7 @@ def _torch_flash(own: Spec, runner: Runner, q: Tensor, k: Tensor, v: Tensor) -> 
 
 _BY: dict[str, Callable[..., Tensor]] = {
     "fagen": _fagen,
+    ALWAYS: _fagen_always,
     "standard": _standard,
     "torch flash": _torch_flash,
 }

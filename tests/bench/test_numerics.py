@@ -33,6 +33,7 @@ def test_there_is_a_row_for_each_way(spec: Spec, on_outliers: dict[str, Row]) ->
 def test_16_bits_are_far_better_and_the_transform_helps_against_outliers(on_outliers: dict[str, Row]) -> None:
     rmse = {name: row.rmse for name, row in on_outliers.items()}
     assert rmse["fagen, fp16"] < rmse["standard, fp16"] < rmse["fagen, bf16"]
+    assert rmse["fagen, rescale: always, fp16"] < rmse["fagen, fp16"]
     assert 5 * rmse["fagen, bf16"] < rmse["fagen, e4m3, block, Hadamard"]
     assert 1.2 * rmse["fagen, e4m3, head, Hadamard"] < rmse["fagen, e4m3, head"]
     assert rmse["fagen, e4m3, tensor"] < rmse["standard, e4m3, tensor"]
