@@ -74,7 +74,7 @@ class Tiling:
 
     @property
     def p_limit(self) -> float | None:
-        """With growth: the sum of a lane's part of a row of P above which it is not to be trusted."""
+        """With growth: the sum of a lane's part of a row of P above which references move."""
         if self.growth is None:
             return None
         return E4M3_MAX if self.is_fp8 else 2.0**self.growth

@@ -186,8 +186,8 @@ class Lazy(_Model):
 class Growth(_Model):
     """Look for row maxima in a work item's first tile and in masked tiles only.
 
-    Elsewhere P is taken with the maximum as it is, until a tile's row sum would exceed 2^growth: that tile's
-    scores are then computed again, and the maximum moves.
+    Elsewhere P is taken with the maximum as it is, until a lane's part of a tile's row sum would exceed
+    2^growth: the maximum then moves, and P is scaled down.
     """
 
     growth: float = Field(ge=0, le=60, description="log2 of a tile's row sum up to which the maximum stays")

@@ -83,7 +83,7 @@ struct Cfg {
   static constexpr float kLazy = -1.0f;  // schedule.softmax.rescale: log2 of the growth left unapplied, < 0: none
   static constexpr float kGrowth = 1073741824.0f;  // schedule.softmax.rescale: growth of a row sum left unapplied
   static constexpr float kPolynomial = 0.0f;  // schedule.softmax.exp2: share of exp2 on the FMA pipe
-  static constexpr bool kSpreadsExponents = true;  // among the exponentials
+  static constexpr bool kSpreadsExponents = true;  // measured: faster with 16 bits, not with 8
   static constexpr int kDescaleBytes = 0;
   using Mask = fagen::attn::Mask<fagen::attn::kUnbounded, 0>;  // problem.mask
   using Sequence = fagen::sched::Batched;  // problem.layout, schedule.pack_gqa

@@ -213,7 +213,7 @@ def qkv(op: AttentionOp, seqlen_q: int, seqlen_k: int) -> tuple[Tensor, Tensor, 
 
 
 class TestGrowth:
-    """Tiles whose P is taken without looking for the maximum, and taken back where it has grown."""
+    """Tiles whose P is taken without looking for the maximum, and scaled down where it has grown."""
 
     @pytest.mark.parametrize("factor", [1, 6, 40], ids="factor_{}".format)
     def test_maxima_that_jump(self, growth_op: AttentionOp, factor: float) -> None:

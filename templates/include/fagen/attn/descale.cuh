@@ -44,7 +44,7 @@ struct HeadDescales {
     ptx::st_shared(smem + 4, __builtin_bit_cast(uint32_t, v));
   }
   // To all lanes of a warp, of which lane 0 reads.
-  __device__ static HeadDescales get(uint32_t smem) {
+  __device__ __forceinline__ static HeadDescales get(uint32_t smem) {
     auto word = [&](uint32_t at) {
       return __builtin_bit_cast(float, ptx::broadcast(lane_id() == 0 ? ptx::ld_shared(at) : 0));
     };

@@ -25,7 +25,7 @@ __device__ __forceinline__ bool is_large(const float (&exponent)[2]) {
   return fmaxf(fabsf(exponent[0]), fabsf(exponent[1])) > kLargeExponent;
 }
 
-// A lane's part of a row sum from which P is not scaled down: some of it may be infinite.
+// A lane's part of a row sum above which P is not scaled down: some of it may be infinite.
 inline constexpr float kLostSum = 0x1p120f;
 
 // The four lanes of a quad share a row of an mma accumulator.
@@ -167,7 +167,8 @@ struct Softmax {
 
   // After that: moves the references of the warp's rows to their maxima after all, scales P down for it, and
   // says by what to scale O. P need not be computed again: fp32 has it as exactly as ever. False where it has
-  // not, `s` being spent: the caller must then come back with the scores and move the references.
+  // not, `s` being spent: the caller must then come back with the scores and move the references. No
+  // scale_log2 is so small that its reciprocal is infinite.
   template <int kN>
   __device__ __forceinline__ bool scale_down(float (&s)[kM][kN][4], float (&part)[kM][2],
                                              float (&factor)[kM][2]) {

@@ -1,5 +1,6 @@
-// The load role: one thread streams Q, K and V of item after item into shared memory by TMA. K is fetched one
-// tile ahead of V, as it is used. Where other warps transpose V, it tells them the end.
+// The load role: one thread streams Q, K and V of item after item into shared memory by TMA, and beside Q the
+// item's descales. K is fetched one tile ahead of V, as it is used. Where other warps transpose V, it tells
+// them the end.
 #pragma once
 
 #include "fagen/pipe/stream.cuh"
