@@ -143,6 +143,11 @@ class Cache:
             _in_memory[slot] = built
             return built
 
+    def find(self, unit: Unit[C]) -> C | None:
+        """The stored kernel of `unit`, if one is on disk that is whole."""
+        with suppress(OSError):
+            return _read(self.root / unit.entry, unit)[0] if self.root else None
+
     def _warn(self, error: OSError) -> None:
         if _warn_once.acquire(blocking=False):
             warnings.warn(

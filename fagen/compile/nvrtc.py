@@ -52,7 +52,16 @@ def compile_program(sources: Sequence[Source], cache: Cache | None = None) -> Pr
     memory or draws a C75xx note that its source's `allow` does not name.
     """
     unit = prepare(*sources)
-    program = (cache or Cache(default_root())).fetch(unit, lambda: _compile(unit))
+    return _checked(sources, (cache or Cache(default_root())).fetch(unit, lambda: _compile(unit)))
+
+
+def find_program(sources: Sequence[Source], cache: Cache | None = None) -> Program | None:
+    """What `compile_program` would take from the cache; raises what it does then."""
+    program = (cache or Cache(default_root())).find(prepare(*sources))
+    return _checked(sources, program) if program else None
+
+
+def _checked(sources: Sequence[Source], program: Program) -> Program:
     for source in sources:
         report.check(source, program.resources[source.symbol])
     return program

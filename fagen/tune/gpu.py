@@ -68,17 +68,27 @@ class LocalCompiler:
     """See `workers.Compiler`."""
 
     def __init__(self, work: Work):
-        """Does the `build` of `work`."""
+        """Does the `build` of `work`, in a process that starts when there is something to build."""
         self._work = work
         self._process = Process(patience=COMPILING)
 
     def build(self, spec: Spec, arch: str, direction: str) -> str:
         """See `workers.Compiler`."""
         try:
-            self._process.call(self._work.build, spec, arch, direction)
+            if not self._is_built(spec, arch, direction):
+                self._process.call(self._work.build, spec, arch, direction)
         except (Fault, FagenError) as error:
             return str(error)
         return ""
+
+    def _is_built(self, spec: Spec, arch: str, direction: str) -> bool:
+        """Raises the FagenError that a build would. What nobody foresaw is left for the process to meet."""
+        try:
+            return self._work.find(spec, arch, direction) is not None
+        except FagenError:
+            raise
+        except Exception:
+            return False
 
     def close(self) -> None:
         """See `workers.Compiler`."""

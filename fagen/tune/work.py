@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fagen.bench.machine import arch_of_device
-from fagen.tune.build import build
+from fagen.tune.build import build, find
 from fagen.tune.check import check
 from fagen.tune.job import Kind
 from fagen.tune.timing import timings
@@ -22,4 +22,4 @@ def _kind() -> Kind:
     return Kind(arch_of_device(torch.cuda.current_device()), this_machine())
 
 
-WORK = Work(_start, _kind, build, timings, check)
+WORK = Work(_start, _kind, find, build, timings, check)

@@ -28,6 +28,7 @@ class Work:
 
     start: Callable[[int], object]  # takes a GPU, by its index
     kind: Callable[[], Kind]  # of that GPU
+    find: Callable[[Spec, str, str], Program | None]  # what `build` need not build; called here
     build: Callable[[Spec, str, str], Program | None]  # a pass of a spec for an arch; raises FagenError
     time: Callable[[Batch], tuple[Timing, ...]]  # a Fault's place is the index of a spec
     check: Callable[[Spec, Shape, str], str]

@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import replace
 
+from fagen.compile.artifact import Program
 from fagen.errors import CompileError
 from fagen.paths import SPECS
 from fagen.plan.launch import Shape
@@ -20,6 +21,10 @@ from fagen.tune.workers import Work
 BASE = load_spec(SPECS / "h200_fa2.yaml")
 SHAPE = Shape(1, 128, 128, 1, 1)
 KIND = Kind("sm_90a", Where("a GPU", "580", "13.0", "0"))
+PROGRAM = Program(
+    name="", symbol="", key="", log="", seconds=0.0, cached=True, path=None, arch="sm_90a", nvrtc=(13, 0),
+    cubin=b"", resources={},
+)  # fmt: skip
 ANOTHER = replace(KIND.where, gpu="another GPU")
 
 _index: int | None = None
@@ -49,6 +54,20 @@ def kind() -> Kind:
 def kind_by_index() -> Kind:
     """GPU 2 is another one."""
     return KIND._replace(where=ANOTHER) if _index == 2 else KIND
+
+
+def find(spec: Spec, arch: str, direction: str) -> None: ...
+
+
+def find_all(spec: Spec, arch: str, direction: str) -> Program:
+    """What is refused is so whether it is found or built."""
+    if spec.name == "refused":
+        raise CompileError("spills 8 bytes")
+    return PROGRAM
+
+
+def find_fails(spec: Spec, arch: str, direction: str) -> None:
+    raise KeyError("what nobody foresaw")
 
 
 def build(spec: Spec, arch: str, direction: str) -> None:
@@ -97,7 +116,7 @@ def _do(name: str) -> None:
             raise CompileError("spills 8 bytes")
 
 
-WORK = Work(start, kind, build, time_batch, check)
+WORK = Work(start, kind, find, build, time_batch, check)
 
 
 def live(seconds: float) -> str:

@@ -105,6 +105,9 @@ def _kind() -> Kind:
     return KIND
 
 
+def _find(spec: Spec, arch: str, direction: str) -> None: ...
+
+
 def _build(spec: Spec, arch: str, direction: str) -> None:
     if "tile_kv_64" in spec.name:
         raise CompileError("spills 8 bytes")
@@ -124,4 +127,4 @@ def _check(spec: Spec, shape: Shape, direction: str) -> str:
     return ""
 
 
-WORK = Work(_start, _kind, _build, _time, _check)
+WORK = Work(_start, _kind, _find, _build, _time, _check)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fagen.compile import report
 from fagen.compile.cache import ENV
-from fagen.errors import PlanError
+from fagen.errors import CompileError, PlanError
 from fagen.paths import SPECS
 from fagen.spec.load import load_spec
-from fagen.tune.build import build, keep
+from fagen.tune.build import build, find, keep
 
 SPEC = load_spec(SPECS / "a100_fa2.yaml", {"problem.head_dim": 64})
 ASKED = SPEC, "sm_80", "forward"
@@ -48,6 +49,35 @@ def test_what_this_node_would_build_otherwise_is_not_kept(node):
     here = node("here")
     keep(*ASKED, other)
     assert files(here) == {}
+
+
+def test_what_is_built_is_found_where_it_was_built(node):
+    node("there")
+    assert find(*ASKED) is None
+    build(*ASKED)
+    found = find(*ASKED)
+    assert found and found == build(*ASKED)
+    node("here")
+    assert find(*ASKED) is None
+
+
+def test_what_is_found_is_refused_as_it_was_when_it_was_built(node, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise CompileError("spills 8 bytes")
+
+    node("there")
+    build(*ASKED)
+    monkeypatch.setattr(report, "check", refuse)
+    with pytest.raises(CompileError, match="spills"):
+        find(*ASKED)
+
+
+def test_what_is_damaged_is_not_found(node):
+    there = node("there")
+    build(*ASKED)
+    for binary in there.rglob("kernel.cubin"):
+        binary.write_bytes(b"")
+    assert find(*ASKED) is None
 
 
 def test_what_cannot_be_planned_is_an_error():

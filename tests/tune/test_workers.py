@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -74,6 +75,21 @@ def test_builds_tell_what_is_wrong(crew):
         "crashes": "crashed its process (SIGSEGV)",
         "good": "",
     }
+
+
+def test_no_process_starts_for_what_is_built_already():
+    before = multiprocessing.active_children()
+    compiler = LocalCompiler(replace(WORK, find=fake_work.find_all))
+    found = [compiler.build(spec(name), "sm_90a", "forward") for name in ("fine", "crashes", "refused")]
+    assert found == ["", "", "spills 8 bytes"]
+    assert multiprocessing.active_children() == before
+
+
+def test_what_cannot_be_looked_up_is_built():
+    compiler = LocalCompiler(replace(WORK, find=fake_work.find_fails))
+    found = [compiler.build(spec(name), "sm_90a", "forward") for name in ("fine", "raises")]
+    compiler.close()
+    assert found == ["", "KeyError: 'what nobody foresaw'"]
 
 
 def test_a_check_tells_what_is_wrong_or_how_it_faulted(crew):
