@@ -91,6 +91,8 @@ class Blocks:
 
 def _clamped_floor_sum(count: int, step: int, start: int, divisor: int, top: int) -> int:
     """The sum of min(max(start + i*step, 0), top) // divisor for i in range(count)."""
+    if count == 1:
+        return min(max(start, 0), top) // divisor
     positive = min(max(-(start // step), 0), count)  # the first i that is not below 0
     clamped = min(max(-((start - top) // step), positive), count)  # the first i that is not below top
     rising = floor_sum(clamped - positive, step, start + positive * step, divisor)

@@ -7,8 +7,9 @@ state lies between the ends of the first item and of the last but one.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 
 from fagen.plan.engines import MUFU, TENSOR
 from fagen.plan.timeline_kernel import Kernel
@@ -70,12 +71,17 @@ def timeline(kernel: Kernel, tiles: int, items: int = 4, recorded: bool = True) 
     return Timeline(kernel, tiles, *run(kernel, tiles, items, recorded))
 
 
-def item_cycles(kernel: Kernel, tiles: int) -> float:
-    """Cycles that one more work item of that many (at least 1) K/V tiles takes an SM."""
-    after = min(max(bisect_left(KNOTS, tiles), 1), len(KNOTS) - 1)
-    less, more = KNOTS[after - 1], KNOTS[after]
-    low, high = _drifting(kernel, less), _drifting(kernel, more)
-    return low + (high - low) * (tiles - less) / (more - less)
+def item_cycles(kernel: Kernel) -> Callable[[int], float]:
+    """Cycles that one more work item takes an SM, by its K/V tiles (at least 1)."""
+    at = cache(partial(_drifting, kernel))  # a kernel takes longer to hash than all else here
+
+    def cycles(tiles: int) -> float:
+        after = min(max(bisect_left(KNOTS, tiles), 1), len(KNOTS) - 1)
+        less, more = KNOTS[after - 1], KNOTS[after]
+        low, high = at(less), at(more)
+        return low + (high - low) * (tiles - less) / (more - less)
+
+    return cycles
 
 
 def start_cycles(kernel: Kernel, tiles: int) -> float:

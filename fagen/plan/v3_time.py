@@ -29,9 +29,9 @@ def seconds(plan: Plan, shape: Shape, costs: Wgmma) -> tuple[float, str]:
     if not launched.grid:
         return 0.0, plan.engines.bound.engine
     on_sm, blocks, tiling = kernel(plan, costs), _item_blocks(plan, shape), plan.tiling
-    mean = _mean_tiles(blocks)
+    mean, item = _mean_tiles(blocks), item_cycles(on_sm)
     cycles = work_items.busy(
-        lambda tile: item_cycles(on_sm, max(1, blocks.of(tile))),
+        lambda tile: item(max(1, blocks.of(tile))),
         tiles=blocks.along_q,
         pairs=shape.batch * launched.scalars.heads_q,
         abreast=launched.scalars.heads_abreast if tiling.longest_first else None,

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from heapq import heapify, heapreplace
 
 from fagen.plan.order import longest_first
 
 COUNTED = 8_192  # items that are handed out one by one; what comes after them goes on as they did
+REMEMBERED = 64  # orders: variants that differ elsewhere have the same
 SCATTER = 0.618  # multiples of it, less their whole parts, come in no order
 
 HandOut = Callable[[Sequence[float], int], float]  # costs in order, slots: when the last slot is through
@@ -32,7 +34,8 @@ def busy(
     return hand_out([costs[i] for i in order(counted, tiles, abreast)], slots) * pairs / counted
 
 
-def order(pairs: int, tiles: int, abreast: int | None) -> list[int]:
+@lru_cache(REMEMBERED)
+def order(pairs: int, tiles: int, abreast: int | None) -> Sequence[int]:
     """The tile of each work item, as templates/include/fagen/sched has them."""
     if abreast is None:
         return list(range(tiles)) * pairs

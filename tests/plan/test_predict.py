@@ -130,10 +130,10 @@ def test_v3_on_one_sm_is_the_work_items_one_after_another():
     one = kernel(p, V3_FORWARD)
     for seqlen in (512, 1024, 4096):
         tiles = -(-seqlen // 128)
-        expected = start_cycles(one, tiles) + item_cycles(one, tiles)
+        expected = start_cycles(one, tiles) + item_cycles(one)(tiles)
         assert cycles(p, Shape(1, 128, seqlen, 1, 1)) == pytest.approx(expected)
         assert cycles(p, Shape(1, 128, seqlen, 132, 1)) == pytest.approx(expected)
-        later = item_cycles(one, tiles)
+        later = item_cycles(one)(tiles)
         assert cycles(p, Shape(1, 128, seqlen, 133, 1)) == pytest.approx(expected + later)
 
 
@@ -141,7 +141,7 @@ def test_v3_in_rounds_hands_out_every_other_round_of_work_items_backwards():
     """4 heads of 66 Q tiles, which see 1 to 66 K/V tiles, on 132 SMs: each gets n of them, and 67 - n."""
     p = planned_v3("causal", scheduler="persistent")
     one = kernel(p, V3_FORWARD)
-    longest = max(item_cycles(one, tiles) + item_cycles(one, 67 - tiles) for tiles in range(1, 34))
+    longest = max(item_cycles(one)(tiles) + item_cycles(one)(67 - tiles) for tiles in range(1, 34))
     found = cycles(p, Shape(1, 66 * 128, 66 * 128, 4, 4))
     assert found == pytest.approx(longest + start_cycles(one, 34))
 
@@ -161,15 +161,15 @@ def test_v3_by_a_counter_ends_within_two_short_items_of_the_mean():
     """Two, as a CTA has its next one dealt when it starts on one."""
     p = planned_v3("causal", scheduler="persistent_lpt")
     shape, one = Shape(1, 4096, 4096, 50, 50), kernel(p, V3_FORWARD)
-    mean = 50 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
-    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + 2 * item_cycles(one, 3)
+    mean = 50 * sum(item_cycles(one)(tiles) for tiles in range(1, 33)) / 132
+    assert mean <= cycles(p, shape) - start_cycles(one, 16) < mean + 2 * item_cycles(one)(3)
 
 
 def test_v3_without_persistence_gives_the_next_work_item_to_the_sm_that_is_free():
     in_order, longest = (planned_v3("causal", scheduler=s) for s in ("in_order", "longest_first"))
     shape = Shape(1, 4096, 4096, 10, 10)
     one = kernel(in_order, V3_FORWARD)
-    total = 10 * sum(item_cycles(one, tiles) for tiles in range(1, 33)) / 132
+    total = 10 * sum(item_cycles(one)(tiles) for tiles in range(1, 33)) / 132
     assert total <= cycles(longest, shape) < cycles(in_order, shape)
     assert cycles(longest, shape) < 1.2 * total
 

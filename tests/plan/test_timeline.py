@@ -11,7 +11,7 @@ from fagen.plan.efficiency import V3_FORWARD
 from fagen.plan.engines import FMA, HBM, L2, MUFU, TENSOR
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
-from fagen.plan.timeline import LINEAR, item_cycles, start_cycles, timeline
+from fagen.plan.timeline import KNOTS, LINEAR, item_cycles, start_cycles, timeline
 from fagen.plan.timeline_kernel import Kernel, kernel
 from fagen.plan.timeline_roles import ENGINES
 from fagen.spec.model import Spec
@@ -77,7 +77,7 @@ VARIANTS = [
 
 
 def tile_cycles(one: Kernel) -> float:
-    return item_cycles(one, LINEAR + 1) - item_cycles(one, LINEAR)
+    return item_cycles(one)(LINEAR + 1) - item_cycles(one)(LINEAR)
 
 
 def planned(family="v3", **schedule):
@@ -225,7 +225,7 @@ def test_the_next_items_k_is_fetched_before_the_last_v_and_its_q():
 
 def test_going_from_item_to_item_costs_short_items_most():
     free = replace(KERNEL, costs=replace(KERNEL.costs, item=0, store=0))
-    lost = [item_cycles(KERNEL, tiles) / item_cycles(free, tiles) for tiles in (2, 8, 32)]
+    lost = [item_cycles(KERNEL)(tiles) / item_cycles(free)(tiles) for tiles in (2, 8, 32)]
     assert lost[0] > lost[1] > lost[2] > 1
 
 
@@ -252,12 +252,12 @@ def test_a_soft_cap_is_two_more_special_functions():
 
 def test_a_second_q_buffer_hides_the_load_of_q_as_far_as_the_way_to_the_next_item_does_not():
     quick = replace(KERNEL, costs=replace(KERNEL.costs, item=0))
-    assert item_cycles(replace(quick, q_stages=2), 4) < item_cycles(quick, 4)
-    assert item_cycles(replace(KERNEL, q_stages=2), 4) <= item_cycles(KERNEL, 4)
+    assert item_cycles(replace(quick, q_stages=2))(4) < item_cycles(quick)(4)
+    assert item_cycles(replace(KERNEL, q_stages=2))(4) <= item_cycles(KERNEL)(4)
 
 
 def test_a_persistent_cta_hides_the_start_of_a_work_item():
-    assert item_cycles(KERNEL, 4) < item_cycles(replace(KERNEL, persistent=False), 4)
+    assert item_cycles(KERNEL)(4) < item_cycles(replace(KERNEL, persistent=False))(4)
     assert start_cycles(replace(KERNEL, persistent=False), 4) == pytest.approx(0, abs=1e-6)
     assert start_cycles(KERNEL, 4) > 0
 
@@ -273,14 +273,14 @@ def test_warps_that_drift_lose_most_where_engine_and_warpgroup_are_equally_busy(
     def lost(**change: int) -> float:
         one = replace(ONLY_TENSOR, pingpong=False, **change)
         drifting = replace(one, costs=replace(one.costs, drift=V3_FORWARD.drift))
-        return item_cycles(drifting, 8) / item_cycles(one, 8) - 1
+        return item_cycles(drifting)(8) / item_cycles(one)(8) - 1
 
     assert lost(warpgroups=1, mufu=16) == 0  # it never meets another one
     assert lost(warpgroups=2, mufu=16) > lost(warpgroups=3, mufu=16) > 0
 
 
 def test_more_tiles_take_longer_and_long_items_go_on_as_short_ones_do():
-    cycles = [item_cycles(KERNEL, tiles) for tiles in range(1, 3 * LINEAR)]
+    cycles = [item_cycles(KERNEL)(tiles) for tiles in range(1, 3 * LINEAR)]
     assert all(a < b for a, b in pairwise(cycles))
 
 
@@ -292,7 +292,7 @@ def test_long_items_take_what_a_run_of_them_does(tile, stages, pingpong):
     schedule = {"tile": dict(zip(("q", "kv"), tile, strict=True)), "stages": {"q": 1, "kv": stages}}
     one = kernel(planned(**schedule, roles={"math": {"pingpong": pingpong}}), V3_FORWARD)
     in_step = replace(one, costs=replace(one.costs, drift=float("inf")))
-    assert item_cycles(in_step, 96) == pytest.approx(timeline(one, 96, recorded=False).item_cycles, rel=0.01)
+    assert item_cycles(in_step)(96) == pytest.approx(timeline(one, 96, recorded=False).item_cycles, rel=0.01)
 
 
 @pytest.mark.parametrize("kv", [48, 64, 80, 112, 128, 176])
@@ -350,3 +350,12 @@ def test_report_says_what_is_predicted():
     text = timeline_text.report(planned(), Shape(2, 4096, 4096, 16, 16))
     assert "B,Sq,Sk,Hq,Hkv = 2,4096,4096,16,16" in text
     assert "us predicted; bound by" in text
+
+
+def test_a_kernel_is_looked_up_once_for_all_work_items(monkeypatch):
+    """Its hash is what costs."""
+    asked = []
+    monkeypatch.setattr("fagen.plan.timeline._drifting", lambda _, tiles: asked.append(tiles) or float(tiles))
+    cycles = item_cycles(KERNEL)
+    assert [cycles(tiles) for tiles in range(1, 1000)] == list(range(1, 1000))
+    assert sorted(asked) == list(KNOTS)
