@@ -1,4 +1,4 @@
-"""What the cost model says about many plans: here, or on all CPUs where that would take long."""
+"""What the cost model says about many plans: here, or in as many processes as that is worth starting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fagen.tune.process import Fault, Process
 from fagen.tune.space import reason
 from fagen.tune.spread import spread
 
-MANY = 2_000  # plans, about 5 s of one CPU; a process takes a second to start
+MANY = 500  # plans that are worth a process: about a second of a CPU, as long as it takes to start
 TOGETHER = 40  # plans in one piece of work
 PATIENCE = 300.0  # seconds for one
 
@@ -37,16 +37,17 @@ def forecasts(
 ) -> list[list[Forecast]]:
     """Forecasts of each of `asked`, in the order of its plans; `step` is told how many more are done.
 
-    `efficiencies` are a calibrated device's, as `predict` takes them. Raises TuneError where a process ends.
+    There is a CPU to every `many` plans, if there are so many CPUs. `efficiencies` are a calibrated device's,
+    as `predict` takes them. Raises TuneError where a process ends.
     """
     pieces = [
         _Piece(number, plans[first : first + TOGETHER], shape, efficiencies)
         for number, (plans, shape) in enumerate(asked)
         for first in range(0, len(plans), TOGETHER)
     ]
-    cpus = len(os.sched_getaffinity(0)) if sum(len(piece.plans) for piece in pieces) > many else 1
+    count = min(len(os.sched_getaffinity(0)), sum(len(piece.plans) for piece in pieces) // many)
     found: dict[int, list[Forecast]] = {}
-    processes = [Process(patience=PATIENCE) for _ in range(cpus if cpus > 1 else 0)]
+    processes = [Process(patience=PATIENCE) for _ in range(count if count > 1 else 0)]
     try:
         done = spread(range(len(pieces)), processes, lambda process, i: _elsewhere(process, pieces[i]))
         for i, forecast in done if processes else ((i, _forecast(piece)) for i, piece in enumerate(pieces)):

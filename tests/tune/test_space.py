@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from fagen.errors import TuneError
 from fagen.plan.efficiency import SHIPPED, V3_FORWARD
 from fagen.plan.launch import Shape
 from fagen.plan.planner import plan
+from fagen.plan.predict import predict
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 from fagen.tune import forecast
@@ -152,7 +154,7 @@ def test_the_fastest_by_prediction_go_first_and_specs_as_they_stand_are_tried_be
     assert [entrant.predicted for entrant in others] == sorted(entrant.predicted for entrant in others)
 
 
-@pytest.mark.parametrize("many", [0, 1000])  # by all CPUs, by this one
+@pytest.mark.parametrize("many", [1, 1000])  # by all CPUs, by this one
 def test_what_cannot_run_on_a_shape_is_refused_for_it(mine, many: int) -> None:
     among = of(mine(tune={"pack_gqa": [False, True]}))
     ranked = rankings([(among, GROUPS_OF_3), (among, GROUPS_OF_4)], SHIPPED, many=many)
@@ -196,10 +198,35 @@ def test_a_calibration_decides_the_order(mine) -> None:
     assert calibrated.entrants[0].predicted > 1 > as_shipped.entrants[0].predicted
 
 
+@pytest.mark.parametrize(
+    ("cpus", "many", "started"), [(32, 50, 3), (2, 50, 2), (1, 50, 0), (32, 100, 0), (32, 1000, 0)]
+)
+def test_each_process_has_plans_enough_to_be_worth_its_start(mine, monkeypatch, cpus, many, started) -> None:
+    made: list[float] = []
+
+    class Here:
+        """Not a process."""
+
+        def __init__(self, patience: float):
+            made.append(patience)
+
+        def call(self, function: Callable[..., object], *args: object) -> object:
+            return function(*args)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(forecast, "Process", Here)
+    monkeypatch.setattr(forecast.os, "sched_getaffinity", lambda _: range(cpus))
+    plans = [plan(mine(tune={}))] * 50
+    found = forecast.forecasts([(plans, MHA)] * 3, SHIPPED, lambda count: None, many)
+    assert len(made) == started
+    assert found == [[predict(plans[0], MHA, SHIPPED).seconds] * 50] * 3
+
+
 def test_a_process_that_ends_while_it_predicts_is_an_error_of_tuning(
     mine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forecast.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(forecast, "PATIENCE", 0.0)
     with pytest.raises(TuneError, match=r"predicting: what was to do it gave no sign of life"):
-        rankings([(of(mine()), GROUPS_OF_4)], SHIPPED, many=0)
+        rankings([(of(mine()), GROUPS_OF_4)], SHIPPED, many=1)
