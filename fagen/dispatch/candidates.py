@@ -45,8 +45,9 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """The tuned specs, the shipped ones, one of each family as the planner makes it; times are of `shape`.
 
-    A shipped spec keeps its schedule, which was picked by hand for its head sizes, and takes the rest of the
-    problem and the device from the call. Of several that are the same kernels the first is eligible.
+    A shipped spec keeps its schedule, which was picked by hand for its head sizes and 8 or 16 bits, and takes
+    the rest of the problem and the device from the call. Of several that are the same kernels the first is
+    eligible.
     """
     own = [_tuned(one, request.problem, target) for one in tuned]
     found: list[Candidate] = []
@@ -127,6 +128,8 @@ def _refusal(spec: Spec, problem: Problem, target: Target) -> str:
     dims, wanted = ((own.head_dim, own.dim_v) for own in (spec.problem, problem))
     if dims != wanted and spec.family != STUDIED:
         return f"its schedule is for head_dim {_dims(dims)}; this call has {_dims(wanted)}"
+    if spec.problem.is_fp8 and not problem.is_fp8:
+        return f"its schedule is for {spec.problem.dtype}; this call has {problem.dtype}"
     return _family_refusal(spec.family, target)
 
 

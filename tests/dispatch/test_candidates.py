@@ -46,6 +46,7 @@ def test_hand_picked_specs_take_the_problem(request_for: Requests, h200: Target)
         ("attention_v1_h200", "family v1 is there to be studied and is never picked"),
         ("a100_fa2", "is for sm_80; this is sm_90a"),
         ("h200_fa3", "its schedule is for head_dim 128; this call has 64"),
+        ("h200_fp8_d64", "its schedule is for e4m3; this call has bf16"),
         ("h200_fa3_d192", "its schedule is for head_dim 192, head_dim_v 128; this call has 64"),
     ],
 )
