@@ -129,10 +129,10 @@ struct Softmax {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
+      for (int r = 0; r < 2; ++r)
         shift[m][r] = reference[m][r] == -kInf ? 0.0f : exponent_at(reference[m][r]);
-        large |= fabsf(shift[m][r]) > kLargeExponent;
-      }
+#pragma unroll
+    for (int m = 0; m < kM; ++m) large |= is_large(shift[m]);
     if constexpr (kByTile) {
       float part[kM][2] = {};
       exponentials<Policy>(s, shift, part);
@@ -183,7 +183,7 @@ struct Softmax {
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float growth = fmaxf(ptx::log2(quad_max(row_max(s[m], r))) + exponent_at(0.0f), 0.0f);
+        const float growth = fmaxf(ptx::log2(quad_max(row_max(s[m], r))) - p_offset(), 0.0f);
         const float next = reference[m][r] + (kByTile ? growth : growth * ptx::reciprocal(scale_log2));
         factor[m][r] = ptx::exp2(in_log2(reference[m][r] - next));
         reference[m][r] = next;
@@ -203,10 +203,12 @@ struct Softmax {
       for (int r = 0; r < 2; ++r) sum[m][r] += kByTile ? part[m][r] * regained : part[m][r];
   }
 
-  // A difference of references as a power of two, and what to take off the exponents of a reference's row.
+  // A difference of references as a power of two; the power of two that P is at the reference; and what to
+  // take off the exponents of a reference's row.
   __device__ __forceinline__ float in_log2(float x) const { return kByTile ? x : x * scale_log2; }
+  __device__ __forceinline__ float p_offset() const { return kByTile ? offset : kOffset; }
   __device__ __forceinline__ float exponent_at(float reference) const {
-    return in_log2(reference) - (kByTile ? offset : kOffset);
+    return in_log2(reference) - p_offset();
   }
 
   // P of every score for these shifts, in place, added to the rows' sums. With kSpreadsExponents each 16
