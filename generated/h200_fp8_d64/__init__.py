@@ -11,6 +11,6 @@ SPEC = {'name': 'h200_fp8_d64',
              'head_dim': 64,
              'mask': 'causal',
              'passes': ('forward',)},
- 'schedule': {'tile': {'q': 192, 'kv': 128}}}
+ 'schedule': {'tile': {'q': 192, 'kv': 128}, 'stages': {'kv': 3}}}
 
 attention = load(SPEC)

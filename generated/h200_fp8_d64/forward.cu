@@ -3,14 +3,14 @@
 // problem: e4m3 to bf16, head_dim 64, head_dim_v 64, layout bshd
 // causal mask, bottom-right: query i sees key j <= i + seqlen_k - seqlen_q
 //
-// shared memory per CTA: 98480 of 232448 bytes
+// shared memory per CTA: 123112 of 232448 bytes
 //   Q tiles                     24576  Br*bytes*d*q_stages
-//   K ring                      16384  Bc*bytes*d*stages
-//   V ring                      16384  Bc*bytes*dv*stages
-//   V^T ring                    16384  Bc*bytes*dv*stages
+//   K ring                      24576  Bc*bytes*d*stages
+//   V ring                      24576  Bc*bytes*dv*stages
+//   V^T ring                    24576  Bc*bytes*dv*stages
 //   O tile                      24576  2*Br*dv
-//   mbarriers, full and empty, of Q, K and V       96  16*q_stages + 32*stages
-//   mbarriers of V^T, end of V       48  24*stages
+//   mbarriers, full and empty, of Q, K and V      128  16*q_stages + 32*stages
+//   mbarriers of V^T, end of V       72  24*stages
 //   work item of each Q tile       16  8*q_stages
 //   its descales                   16  8*q_stages
 // registers per math thread: 142 of 152 registers
@@ -89,7 +89,7 @@ struct Cfg {
   static constexpr int kTileKv = 128;  // schedule.tile.kv (Bc)
   static constexpr int kWarpgroups = 3;  // schedule.roles.math.warps / 4
   static constexpr int kQStages = 2;  // schedule.stages.q
-  static constexpr int kStages = 2;  // schedule.stages.kv
+  static constexpr int kStages = 3;  // schedule.stages.kv
   static constexpr int kCluster = 1;  // schedule.cluster: CTAs that share the loads of K and V
   static constexpr int kTransposers = 3;  // warps of the load role that transpose V
   static constexpr bool kVTransposed = false;  // problem.v_transposed
@@ -129,11 +129,11 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
   using namespace fagen;
   const uint32_t smem = ptx::dynamic_shared();
   const uint32_t q_smem = smem + 0;  // 2 x [192][64]
-  const uint32_t k_smem = smem + 24576;  // 2 x [128][64]
-  const uint32_t v_smem = smem + 40960;  // 2 x [128][64]
-  const uint32_t vt_smem = smem + 57344;  // 2 x [64][128]
-  const uint32_t o_smem = smem + 73728;  // 1 x [192][64]
-  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 98304, vt_smem);
+  const uint32_t k_smem = smem + 24576;  // 3 x [128][64]
+  const uint32_t v_smem = smem + 49152;  // 3 x [128][64]
+  const uint32_t vt_smem = smem + 73728;  // 3 x [64][128]
+  const uint32_t o_smem = smem + 98304;  // 1 x [192][64]
+  const pipe::Stream<Cfg> stream(q_smem, k_smem, v_smem, smem + 122880, vt_smem);
   if (threadIdx.x == 0) stream.init();
   constexpr uint32_t rank = 0;
   __syncthreads();

@@ -66,6 +66,23 @@ def test_right_under_every_seed(name: str) -> None:
     assert done.right, done.deviations
 
 
+@pytest.mark.parametrize(
+    ("keys", "columns"),
+    [
+        *itertools.product([32, 96, 128, 160, 192, 224], [64, 128]),
+        (32, 256),
+        (64, 256),
+        (96, 256),
+        (128, 256),
+    ],
+)
+def test_v_of_any_tile_is_transposed(keys: int, columns: int) -> None:
+    """Warps share groups of 32 keys where these share out evenly, or else blocks of 16 columns."""
+    op = load("shares", **{"schedule.tile.kv": keys, "problem.head_dim_v": columns})
+    done = emulated_trial(op, Shape(1, 40, 2 * keys + 13, 2, 1), 0, SEEDS)
+    assert done.right, done.deviations
+
+
 @pytest.mark.parametrize("name", ["plain", "blocks", "packed"])
 @pytest.mark.parametrize("which", ["q", "k", "v"])
 def test_one_descale_is_that_of_its_sequence_and_heads_alone(name: str, which: str) -> None:

@@ -16,38 +16,44 @@
 
 namespace fagen::smem {
 
-// Warp `warp` of kWarps does its share: every kWarps-th block of 16 columns. `From` is a tile
-// [keys][columns], `To` one [columns][keys].
+// Warp `warp` of kWarps does its share: where groups of 32 keys share out evenly, some of them of every block
+// of 16 columns; or else every kWarps-th block. `From` is a tile [keys][columns], `To` one [columns][keys].
 template <typename From, typename To, int kWarps>
 __device__ __forceinline__ void transpose(uint32_t from, uint32_t to, int warp) {
   static_assert(From::kRows == To::kCols && From::kCols == To::kRows && From::kRows % 32 == 0);
-  // Loads under way at once, which hide each other's latency: as many as the registers of a loading warp
-  // take.
-  constexpr int kLoads = From::kRows / 32;
-  constexpr int kAtOnce = kLoads <= 5 ? kLoads : kLoads % 3 == 0 ? 3 : kLoads % 2 == 0 ? 2 : 1;
+  constexpr int kGroups = From::kRows / 32, kBlocks = From::kCols / 16;
+  constexpr bool kSharesKeys = kGroups % kWarps == 0;
+  constexpr int kOwnGroups = kSharesKeys ? kGroups / kWarps : kGroups;
+  constexpr int kStep = kSharesKeys ? 1 : kWarps;
+  // Blocks whose loads are under way at once and hide each other's latency: four loads, or those of a block,
+  // as a loading warp has few registers.
+  constexpr int kAtOnce = kSharesKeys ? 4 / kOwnGroups : 1;
+  static_assert(kBlocks % 4 == 0 && kGroups <= 8, "64, 128 or 256 columns, and what a product takes of keys");
   // Of the rows that are stored as one matrix, half are even and half are odd: no two then meet in a bank,
   // which 2g for all g would, as a swizzle's pattern is 8 rows.
   const int lane = lane_id(), g = lane % 8;
   const bool is_odd = (lane / 8 % 2 == 0) == (g >= 4);
-  const Cursor<To> store(to, 2 * g + is_odd, lane / 16);
+  const int group0 = kSharesKeys ? kOwnGroups * warp : 0;
+  const uint32_t load = from + 32 * group0 * From::kRowBytes;
+  const Cursor<To> store(to, 2 * g + is_odd, lane / 16 + 2 * group0);
   const uint32_t first = lane < 16 ? 0x6420 : 0x7531, second = lane < 16 ? 0x7531 : 0x6420;
-#pragma unroll 1
-  for (int block = warp; block < From::kCols / 16; block += kWarps) {
-    const uint32_t load = from + From::offset(lane, block);
-    const uint32_t rows = 16 * block * To::kRowBytes;
+#pragma unroll(kSharesKeys ? kBlocks : 1)
+  for (int block = kSharesKeys ? 0 : warp; block < kBlocks; block += kStep * kAtOnce) {
+    uint32_t v[kAtOnce][kOwnGroups][4];
 #pragma unroll
-    for (int key0 = 0; key0 < From::kRows; key0 += 32 * kAtOnce) {
-      uint32_t v[kAtOnce][4];
+    for (int j = 0; j < kAtOnce; ++j)
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-        ptx::ldmatrix_x4_trans(v[i], load + (key0 + 32 * i) * From::kRowBytes);
+      for (int i = 0; i < kOwnGroups; ++i)
+        ptx::ldmatrix_x4_trans(v[j][i], load + From::offset(lane, block + j) + 32 * i * From::kRowBytes);
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const uint32_t vt[4] = {__byte_perm(v[i][0], v[i][1], first), __byte_perm(v[i][0], v[i][1], second),
-                                __byte_perm(v[i][2], v[i][3], first), __byte_perm(v[i][2], v[i][3], second)};
-        ptx::stmatrix_x4(store.block(0, key0 + 32 * i) + rows, vt);
+    for (int j = 0; j < kAtOnce; ++j)
+#pragma unroll
+      for (int i = 0; i < kOwnGroups; ++i) {
+        const uint32_t (&x)[4] = v[j][i];
+        const uint32_t vt[4] = {__byte_perm(x[0], x[1], first), __byte_perm(x[0], x[1], second),
+                                __byte_perm(x[2], x[3], first), __byte_perm(x[2], x[3], second)};
+        ptx::stmatrix_x4(store.block(0, 32 * i) + 16 * (block + j) * To::kRowBytes, vt);
       }
-    }
   }
 }
 
