@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import platform
-import shutil
-import subprocess
 from datetime import UTC, datetime
 
 import torch
 
 from fagen import __version__
+from fagen.bench.smi import smi
 from fagen.compile.nvrtc import nvrtc_version
 from fagen.errors import LaunchError
 from fagen.hw.arch import arch_of_capability
-
-# Fields of `nvidia-smi --query-gpu`, by the name that a report gives them.
-SMI_FIELDS = {
-    "driver": "driver_version",
-    "sm_clock": "clocks.sm",
-    "sm_clock_max": "clocks.max.sm",
-    "memory_clock": "clocks.mem",
-    "power_limit": "power.limit",
-}
 
 
 def arch_of_device(device: int) -> str:
@@ -51,14 +41,4 @@ def machine() -> dict[str, str]:
     if not torch.cuda.is_available():
         return versions
     gpu = torch.cuda.get_device_properties()
-    return {"device": gpu.name, **versions, **_smi(f"GPU-{gpu.uuid}")}
-
-
-def _smi(uuid: str) -> dict[str, str]:
-    if not shutil.which("nvidia-smi"):
-        return {}
-    query = f"--query-gpu={','.join(SMI_FIELDS.values())}"
-    command = ["nvidia-smi", f"--id={uuid}", query, "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    values = [value.strip() for value in done.stdout.split(",")]
-    return dict(zip(SMI_FIELDS, values, strict=True)) if len(values) == len(SMI_FIELDS) else {}
+    return {"device": gpu.name, **versions, **smi(f"GPU-{gpu.uuid}")}

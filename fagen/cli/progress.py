@@ -28,12 +28,17 @@ class Stages:
     def __init__(self) -> None:
         self._progress = _bars()
         self._task = self._progress.add_task("", total=None)
-        self._name = ""
+        self._name, self._steps = "", 0
 
     def stage(self, name: str, steps: int) -> None:
         """Begin a stage of so many steps."""
-        self._name = name
+        self._name, self._steps = name, steps
         self._progress.reset(self._task, total=steps, description=name)
+
+    def more(self, steps: int) -> None:
+        """Make the stage longer by so many steps."""
+        self._steps += steps
+        self._progress.update(self._task, total=self._steps)
 
     def step(self, what: str, steps: int = 1) -> None:
         """Count steps, and name the last."""

@@ -107,7 +107,7 @@ def tune_command(
     shapes_of_spec = shapes_of(shapes, seqlens)
     loaded = [load_spec(path) for path in specs]
 
-    # These import torch, which most commands do without.
+    # Most commands do without these, which take a while to import.
     from fagen.tune.journal import default_journal
     from fagen.tune.question import questions
     from fagen.tune.store import default_store

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import cuda.bindings.driver as driver
 from cuda.pathfinder import DynamicLibNotFoundError
@@ -27,12 +28,7 @@ def value(doing: str, answer: tuple) -> Any:
 @functools.cache
 def primary_context(device: int) -> Any:
     """The device's primary context, kept alive from now on. Raises LaunchError with no driver or device."""
-    doing = f"using CUDA device {device}"
-    try:
-        value(doing, driver.cuInit(0))
-    except DynamicLibNotFoundError as error:
-        raise LaunchError(f"{doing}: no CUDA driver (libcuda.so.1) on this machine") from error
-    return value(doing, driver.cuDevicePrimaryCtxRetain(value(doing, driver.cuDeviceGet(device))))
+    return value(_using(device), driver.cuDevicePrimaryCtxRetain(_handle(device)))
 
 
 @contextmanager
@@ -62,14 +58,19 @@ def sms(device: int) -> int:
 
 def _attribute(device: int, which: Any) -> int:
     doing = f"asking CUDA device {device} for {which.name}"
-    primary_context(device)
-    return value(doing, driver.cuDeviceGetAttribute(which, value(doing, driver.cuDeviceGet(device))))
+    return value(doing, driver.cuDeviceGetAttribute(which, _handle(device)))
 
 
 def device_name(device: int) -> str:
     """The device's product name."""
-    name = value("asking for a device's name", driver.cuDeviceGetName(128, driver.cuDeviceGet(device)[1]))
+    name = value("asking for a device's name", driver.cuDeviceGetName(128, _handle(device)))
     return name.rstrip(b"\0").decode()
+
+
+def device_uuid(device: int) -> str:
+    """What nvidia-smi calls the device, "GPU-" and 36 characters."""
+    uuid = value("asking for a device's UUID", driver.cuDeviceGetUuid(_handle(device)))
+    return f"GPU-{UUID(bytes=uuid.bytes)}"
 
 
 def driver_version() -> tuple[int, int]:
@@ -82,3 +83,29 @@ def device_count() -> int:
     """CUDA devices on this machine. Raises LaunchError with no driver or device."""
     primary_context(0)
     return value("counting CUDA devices", driver.cuDeviceGetCount())
+
+
+def visible_devices() -> int:
+    """CUDA devices on this machine, maybe none; makes no context. Raises LaunchError where CUDA fails."""
+    doing = "counting CUDA devices"
+    try:
+        answer = driver.cuInit(0)
+    except DynamicLibNotFoundError:
+        return 0
+    if answer[0] == driver.CUresult.CUDA_ERROR_NO_DEVICE:
+        return 0
+    value(doing, answer)
+    return value(doing, driver.cuDeviceGetCount())
+
+
+def _using(device: int) -> str:
+    return f"using CUDA device {device}"
+
+
+def _handle(device: int) -> Any:
+    """What the driver calls the device. Raises LaunchError with no driver or device."""
+    try:
+        value(_using(device), driver.cuInit(0))
+    except DynamicLibNotFoundError as error:
+        raise LaunchError(f"{_using(device)}: no CUDA driver (libcuda.so.1) on this machine") from error
+    return value(_using(device), driver.cuDeviceGet(device))

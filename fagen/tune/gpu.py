@@ -20,17 +20,18 @@ class LocalGpu:
     """See `workers.Gpu`."""
 
     def __init__(self, index: int, work: Work, patience: float = PATIENCE):
-        """`index` is the one that `work` starts with; see `process.PATIENCE`."""
+        """`index` is the one that `work` starts with; see `process.PATIENCE`.
+
+        The process begins to come up, which takes seconds: nobody waits for it before there is work for it.
+        """
         self._index = index
         self._work = work
         self._process = Process(partial(work.start, index), patience)
+        self._process.begin()
 
     def kind(self) -> Kind:
         """See `workers.Gpu`."""
-        try:
-            return self._process.call(self._work.kind)
-        except Fault as fault:
-            raise TuneError(f"GPU {self._index}: what was to work on it {fault}") from fault
+        return self._work.kind(self._index)
 
     def time(self, batch: Batch, seconds: float) -> tuple[Timing, ...]:
         """See `workers.Gpu`. Where a variant faults, the others are timed again without it."""
@@ -39,6 +40,7 @@ class LocalGpu:
         found: dict[int, Timing] = {}
         while left and not (found and budget.is_spent):
             rest = replace(batch, specs=tuple(left.values()))
+            self._wait()
             try:
                 timings = self._process.call(self._work.time, rest, budget=budget)
                 found |= dict(zip(left, timings, strict=True))
@@ -54,6 +56,7 @@ class LocalGpu:
 
     def check(self, spec: Spec, shape: Shape, direction: str) -> str:
         """See `workers.Gpu`."""
+        self._wait()
         try:
             return self._process.call(self._work.check, spec, shape, direction)
         except (Fault, FagenError) as error:
@@ -62,6 +65,13 @@ class LocalGpu:
     def close(self) -> None:
         """See `workers.Gpu`."""
         self._process.close()
+
+    def _wait(self) -> None:
+        """Until the process is up. Raises FagenError: that it is not is the fault of no variant."""
+        try:
+            self._process.wait()
+        except Fault as fault:
+            raise TuneError(f"GPU {self._index}: what was to work on it {fault}") from fault
 
 
 class LocalCompiler:

@@ -63,6 +63,8 @@ class Workers(Protocol):
     ) -> Iterator[tuple[Batch, tuple[Timing, ...]]]:
         """Time the batches, spread over all GPUs; yields them as they are done, with a timing per spec.
 
+        Batches may be appended while it yields.
+
         A variant that cannot be timed has a problem in words and spoils no other's timing, unless `budget` is
         over when it comes up.
         """

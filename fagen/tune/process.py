@@ -42,20 +42,34 @@ class Fault(Exception):
         return self.why
 
 
+def _nothing() -> None: ...
+
+
 class Process:
-    """A process that the first call starts, and the first one after its end starts again.
+    """A process that `begin` or the first call starts, and the first call after its end starts again.
 
     It ends with the process that made it, and leaves Ctrl-C to that one.
     """
 
-    def __init__(self, start: Callable[[], object] | None = None, patience: float = PATIENCE):
+    def __init__(self, start: Callable[[], object] = _nothing, patience: float = PATIENCE):
         """`start` is called first in every new process; see PATIENCE."""
         self._start_function = start
         self._patience = patience
         self._turn = threading.Lock()
         self._process: Any = None
         self._pipe: Connection | None = None
+        self._is_up = False
         self._closed = False
+
+    def begin(self) -> None:
+        """Start the process, if there is none; does not wait until it is up."""
+        with self._turn:
+            self._begin()
+
+    def wait(self) -> None:
+        """Until the process is up. Raises what `start` raises, as `call` does."""
+        with self._turn:
+            self._wait()
 
     def call(self, function: Callable[..., Any], *args: Any, budget: Budget = ENDLESS) -> Any:
         """What `function(*args)` returns there; calls from several threads take turns.
@@ -65,22 +79,23 @@ class Process:
         seconds is a hang.
         """
         with self._turn:
-            if self._closed:
-                raise Fault("was ended")
-            if self._pipe is None:
-                self._start()
-                if self._start_function is not None:
-                    self._ask(START, ENDLESS, self._start_function)
-            return self._ask(self._patience, budget, function, *args)
+            self._wait()
+            return self._answer(self._patience, budget, pickle.dumps((function, args)))
 
     def close(self) -> None:
         """End the process for good, whatever it is at."""
         self._closed = True
         self._kill()
 
-    def _start(self) -> None:
+    def _begin(self) -> None:
+        if self._closed:
+            raise Fault("was ended")
+        if self._pipe is not None:
+            return
+        self._is_up = False
         self._pipe, its = _spawning.Pipe()
-        self._process = _spawning.Process(target=_serve, args=(its,), daemon=True)
+        first = pickle.dumps((self._start_function, ()))
+        self._process = _spawning.Process(target=_serve, args=(its, first), daemon=True)
         resource_tracker.ensure_running()  # the first start does, and would let the signal through again
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited
         try:
@@ -91,10 +106,20 @@ class Process:
         if self._closed:
             self._kill()
 
-    def _ask(self, patience: float, budget: Budget, function: Callable[..., Any], *args: Any) -> Any:
-        request = pickle.dumps((function, args))
+    def _wait(self) -> None:
+        self._begin()
+        if not self._is_up:
+            try:
+                self._answer(START, ENDLESS)
+            except FagenError:  # the next call starts another one
+                self._kill()
+                raise
+            self._is_up = True
+
+    def _answer(self, patience: float, budget: Budget, request: bytes | None = None) -> Any:
+        """What comes of a request; with none, of the start."""
         try:
-            answer = self._answer(patience, budget, request)
+            answer = self._message(patience, budget, request)
         except BaseException:  # Ctrl-C, too: the answer would be taken for that of the next request
             self._kill()
             raise
@@ -102,12 +127,13 @@ class Process:
             raise answer.error
         return answer.value
 
-    def _answer(self, patience: float, budget: Budget, request: bytes) -> _Returned | _Raised:
+    def _message(self, patience: float, budget: Budget, request: bytes | None) -> _Returned | _Raised:
         place, pipe = None, self._pipe
         try:
             if pipe is None:
                 raise EOFError
-            pipe.send_bytes(request)
+            if request is not None:
+                pipe.send_bytes(request)
             while pipe.poll(silence := min(patience, max(HASTE, budget.left))):
                 message = pipe.recv()
                 if not isinstance(message, _At):
@@ -171,17 +197,18 @@ def alive() -> None:
     at(_last.place)
 
 
-def _serve(watcher: Connection) -> None:
+def _serve(watcher: Connection, first: bytes) -> None:
     global _watcher, _last, _told
     _watcher = watcher
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    request = first
     while True:
+        _last, _told = _At(None), time.monotonic()
+        watcher.send(_done(request))
         try:
             request = watcher.recv_bytes()
         except EOFError:
             return
-        _last, _told = _At(None), time.monotonic()
-        watcher.send(_done(request))
 
 
 def _done(request: bytes) -> _Returned | _Raised | Fault:

@@ -16,6 +16,7 @@ from fagen.tune.journal import Journal, Record
 from fagen.tune.outcome import Outcome, Winner
 from fagen.tune.question import Question
 from fagen.tune.rank import Entrant, Ranking, in_order_of_trial, rankings, to_be_timed
+from fagen.tune.rounds import settle
 from fagen.tune.space import Space, by_kind
 from fagen.tune.spread import spread
 from fagen.tune.watch import Watch
@@ -61,7 +62,7 @@ def search(
         else None
         for task, field in zip(tasks, fields, strict=True)
     ]
-    _time([contest for contest in contests if contest], workers, budget.part(TIMING), watch)
+    settle([contest for contest in contests if contest], workers, budget.part(TIMING), watch)
     watch.stage("checking", len(tasks))
     finished = list(zip(tasks, fields, contests, strict=True))
     checked = spread(finished, range(workers.gpus), lambda _, one: _outcome(*one, workers, watch))
@@ -124,27 +125,6 @@ def _field(ranked: Ranking, picked: Sequence[Entrant], problems: dict[str, str],
         tuple((name, problems[name]) for _, name in tried if problems[name]),
         is_enough and len(tried) == len(names),
     )
-
-
-def _time(contests: Sequence[Contest], workers: Workers, budget: Budget, watch: Watch) -> None:
-    """Rounds of halving, the same for all contests, until each is settled or the budget is spent."""
-    while (unsettled := [contest for contest in contests if not contest.settled]) and not budget.is_spent:
-        pieces = -(-workers.gpus // len(unsettled))
-        todo = [(batch, contest) for contest in unsettled for batch in contest.batches(pieces)]
-        if todo:
-            watch.stage("timing", len(todo))
-        for batch, timings in workers.time([batch for batch, _ in todo], budget) if todo else ():
-            at = next(i for i, (asked, _) in enumerate(todo) if asked == batch)
-            _, contest = todo.pop(at)
-            before = len(contest.failures)
-            contest.take(batch, timings)
-            for name, problem in contest.failures[before:]:
-                watch.note(f"{name} is left out: {problem.splitlines()[0]}")
-            watch.step(f"{len(batch.specs)} variants")
-            if budget.is_spent:
-                break
-        for contest in unsettled:
-            contest.halve()
 
 
 def _outcome(task: Task, field: _Field, contest: Contest | None, workers: Workers, watch: Watch) -> Outcome:

@@ -12,6 +12,10 @@ class Watch(Protocol):
         """A stage begins, of so many steps: "building", 12."""
         ...
 
+    def more(self, steps: int) -> None:
+        """So many steps have come up beside those that the stage began with."""
+        ...
+
     def step(self, what: str, steps: int = 1) -> None:
         """So many steps of it are done: whatever `what` names."""
         ...
@@ -25,6 +29,9 @@ class Silent:
     """Watches nothing."""
 
     def stage(self, name: str, steps: int) -> None:
+        """Nothing."""
+
+    def more(self, steps: int) -> None:
         """Nothing."""
 
     def step(self, what: str, steps: int = 1) -> None:

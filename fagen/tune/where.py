@@ -1,4 +1,4 @@
-"""The machine that a tuning holds for."""
+"""The machine that a tuning holds for. No torch, and no CUDA context."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from functools import cache
 from pathlib import Path
 
 from fagen import __version__
-from fagen.bench.machine import arch_of_device, machine
+from fagen.bench.smi import smi
+from fagen.compile.nvrtc import nvrtc_version
 from fagen.paths import TEMPLATES
+from fagen.runtime.context import device_name, device_uuid
 from fagen.tune.entry import Where
 
 
-def this_machine() -> Where:
-    """GPU 0 of this machine, and what makes its kernels. Raises LaunchError where there is no GPU."""
-    arch_of_device(0)
-    here = machine()
-    return Where(here["device"], here.get("driver", "unknown"), here["nvrtc"], generator_hash())
+def this_machine(device: int = 0) -> Where:
+    """A GPU of this machine, and what makes its kernels. Raises LaunchError where there is no GPU."""
+    driver = smi(device_uuid(device)).get("driver", "unknown")
+    return Where(device_name(device), driver, "{}.{}".format(*nvrtc_version()), generator_hash())
 
 
 @cache

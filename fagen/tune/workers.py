@@ -24,11 +24,11 @@ _log = logging.getLogger("fagen")
 
 @dataclass(frozen=True)
 class Work:
-    """What processes do for the tuner: functions of modules; all but `build` where there is a GPU."""
+    """What is done for the tuner: functions of modules; all but `kind` and `find` in processes."""
 
-    start: Callable[[int], object]  # takes a GPU, by its index
-    kind: Callable[[], Kind]  # of that GPU
-    find: Callable[[Spec, str, str], Program | None]  # what `build` need not build; called here
+    start: Callable[[int], object]  # takes a GPU, by its index, for `time` and `check`
+    kind: Callable[[int], Kind]  # of a GPU, by its index; raises FagenError
+    find: Callable[[Spec, str, str], Program | None]  # what `build` need not build
     build: Callable[[Spec, str, str], Program | None]  # a pass of a spec for an arch; raises FagenError
     time: Callable[[Batch], tuple[Timing, ...]]  # a Fault's place is the index of a spec
     check: Callable[[Spec, Shape, str], str]
@@ -38,11 +38,11 @@ class Gpu(Protocol):
     """A GPU somewhere; a kernel that faults there is a problem of one variant, in words."""
 
     def kind(self) -> Kind:
-        """What it is. Raises FagenError where it cannot be worked on."""
+        """What it is; does not wait until it can be worked on. Raises FagenError where it never can."""
         ...
 
     def time(self, batch: Batch, seconds: float) -> tuple[Timing, ...]:
-        """As many timings as the batch has specs.
+        """As many timings as the batch has specs. Raises FagenError where the GPU cannot be worked on.
 
         When so many seconds are over, a hang is not waited for, and what it held up is not timed.
         """
@@ -115,8 +115,8 @@ class Crew:
 
     def close(self) -> None:
         """See `job.Workers`."""
-        for one in self._everyone:
-            one.close()
+        with ThreadPoolExecutor(len(self._everyone)) as pool:  # the end of a CUDA context takes a while
+            list(pool.map(lambda one: one.close(), self._everyone))
 
     def __enter__(self) -> Crew:
         return self

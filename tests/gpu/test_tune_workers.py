@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from statistics import median
@@ -23,6 +25,14 @@ pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 SPEC = load_spec(SPECS / "h200_fa2.yaml", {"problem.mask": "causal", "problem.head_dim": 64})
 SHAPE = Shape(2, 1024, 1024, 4, 2)
+TUNER = """
+import sys
+from cuda.bindings.driver import cuDevicePrimaryCtxGetState
+from fagen.tune.local import local_workers
+with local_workers() as crew:
+    states = [cuDevicePrimaryCtxGetState(device) for device in range(crew.gpus)]
+    print("torch" in sys.modules, [active for _, flags, active in states])
+"""
 LONG = Shape(2, 16384, 16384, 16, 16)
 
 
@@ -62,6 +72,11 @@ def test_a_check_of_long_sequences_takes_about_a_second(crew, direction):
     start = time.monotonic()
     assert crew.check(SPEC, LONG, direction) == ""
     assert time.monotonic() - start < 3
+
+
+def test_the_tuners_own_process_has_neither_torch_nor_a_context():
+    done = subprocess.run([sys.executable, "-c", TUNER], capture_output=True, text=True, check=True)
+    assert done.stdout == f"False {[0] * torch.cuda.device_count()}\n"
 
 
 def test_the_workers_of_this_machine():

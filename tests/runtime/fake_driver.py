@@ -70,6 +70,12 @@ class FakeDriver:
     def cuInit(self, flags):
         return self._answer("cuInit")
 
+    def cuDeviceGetCount(self):
+        return self._answer("cuDeviceGetCount", len(self.devices))
+
+    def cuDeviceGetUuid(self, device):
+        return self._answer("cuDeviceGetUuid", SimpleNamespace(bytes=bytes([device] * 16)))
+
     def cuDriverGetVersion(self):
         return self._answer("cuDriverGetVersion", 13000)
 

@@ -47,13 +47,18 @@ def no_start(index: int) -> None:
     raise Fault("finds no driver")
 
 
-def kind() -> Kind:
+def slow_start(index: int) -> None:
+    time.sleep(2.0)
+    start(index)
+
+
+def kind(index: int) -> Kind:
     return KIND
 
 
-def kind_by_index() -> Kind:
+def kind_by_index(index: int) -> Kind:
     """GPU 2 is another one."""
-    return KIND._replace(where=ANOTHER) if _index == 2 else KIND
+    return KIND._replace(where=ANOTHER) if index == 2 else KIND
 
 
 def find(spec: Spec, arch: str, direction: str) -> None: ...

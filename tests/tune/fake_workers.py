@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -101,7 +102,13 @@ class FakeWorkers:
 def _start(index: int) -> None: ...
 
 
-def _kind() -> Kind:
+def start_when_told(index: int) -> None:
+    """Comes up when there is a file at $MAY_START."""
+    while not os.path.exists(os.environ["MAY_START"]):
+        time.sleep(0.02)
+
+
+def _kind(index: int) -> Kind:
     return KIND
 
 

@@ -62,6 +62,36 @@ def test_what_nobody_asks_for_is_left_undone():
     assert done == [0, 1]
 
 
+def test_what_is_appended_while_it_yields_is_done_too():
+    """Also by one who had nothing to do: both of the last two wait for each other."""
+    both = threading.Barrier(2)
+
+    def work(worker: int, item: int) -> None:
+        if item > 1:
+            both.wait(10)
+
+    items = [0]
+    found = []
+    for item, _ in spread(items, range(2), work):
+        found.append(item)
+        if item == 0:
+            items.append(1)
+        if item == 1:
+            items += [2, 3]
+    assert found[:2] == [0, 1] and sorted(found) == [0, 1, 2, 3]
+
+
+def test_no_thread_is_left():
+    before = threading.active_count()
+    items = spread(range(3), range(2), lambda worker, item: item)
+    next(items)
+    items.close()
+    until = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_nothing_to_do():
     assert list(spread([], [None], lambda worker, item: item)) == []
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fagen.bench.machine import machine
 from fagen.errors import LaunchError
 from fagen.tune.where import generator_hash, this_machine
 
@@ -24,5 +25,11 @@ def test_the_generator_is_another_one_after_any_edit_of_a_template(tmp_path: Pat
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_nothing_to_measure_on() -> None:
-    with pytest.raises(LaunchError, match="needs an NVIDIA GPU"):
+    with pytest.raises(LaunchError, match="using CUDA device 0: "):
         this_machine()
+
+
+@pytest.mark.gpu
+def test_it_is_the_machine_that_torch_knows() -> None:
+    here, where = machine(), this_machine()
+    assert (where.gpu, where.driver) == (here["device"], here["driver"])

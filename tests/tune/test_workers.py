@@ -2,20 +2,25 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import fake_work
 import pytest
+import torch
 from fake_work import KIND, SHAPE, WORK, batch, spec
 
-from fagen.errors import TuneError
+from fagen.errors import LaunchError, TuneError
 from fagen.tune.budget import Budget
 from fagen.tune.gpu import LocalCompiler, LocalGpu
 from fagen.tune.job import Timing
+from fagen.tune.local import local_workers
 from fagen.tune.process import HASTE
 from fagen.tune.spread import spread
+from fagen.tune.work import WORK as ON_GPUS
 from fagen.tune.workers import Crew
 
 
@@ -119,7 +124,52 @@ def test_batches_are_spread_over_the_gpus_that_are_alike(caplog):
     assert "1 GPU(s) left out: gpu another GPU (here a GPU)" in caplog.text
 
 
-def test_a_gpu_that_cannot_be_worked_on_is_an_error():
+def test_a_gpu_that_cannot_be_worked_on_is_an_error_and_no_variant_is_to_blame():
     work = replace(WORK, start=fake_work.no_start)
-    with pytest.raises(TuneError, match=r"GPU 5: .* finds no driver"):
-        Crew([LocalGpu(5, work)], [])
+    with Crew([LocalGpu(5, work)], []) as crew:
+        for _ in range(2):
+            with pytest.raises(TuneError, match=r"GPU 5: .* finds no driver"):
+                list(crew.time([batch("fine")]))
+            with pytest.raises(TuneError, match=r"GPU 5: .* finds no driver"):
+                crew.check(spec("fine"), SHAPE, "forward")
+
+
+def test_gpus_come_up_at_once_and_nobody_waits_before_there_is_work():
+    before = len(multiprocessing.active_children())
+    started = time.monotonic()
+    work = replace(WORK, start=fake_work.slow_start)
+    with Crew([LocalGpu(i, work) for i in range(2)], []) as crew:
+        assert len(multiprocessing.active_children()) == before + 2
+        assert time.monotonic() - started < 1.0
+        time.sleep(started + 3.5 - time.monotonic())  # they come up meanwhile
+        started = time.monotonic()
+        assert len(list(crew.time([batch("fine")] * 2))) == 2
+        assert time.monotonic() - started < 1.0
+
+
+def test_all_end_at_a_time():
+    class Slow(LocalCompiler):
+        def close(self) -> None:
+            time.sleep(0.5)
+
+    started = time.monotonic()
+    with Crew([LocalGpu(0, WORK)], [Slow(WORK) for _ in range(4)]):
+        pass
+    assert time.monotonic() - started < 1.5
+
+
+def test_only_the_processes_that_time_import_torch():
+    """It takes seconds, which they would take after the tuner's own."""
+    modules = "local, work, workers, tune, question, journal, store, report"
+    code = f"import sys; from fagen.tune import {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_work_on_a_gpu_that_is_not_there_says_what_is_missing():
+    with pytest.raises(LaunchError, match="needs an NVIDIA GPU"):
+        local_workers()
+    gpu = LocalGpu(0, ON_GPUS)
+    with pytest.raises(LaunchError, match="needs an NVIDIA GPU"):
+        gpu.check(spec("fine"), SHAPE, "forward")
+    gpu.close()
