@@ -168,6 +168,7 @@ def _v3_forward(plan: Plan) -> dict[str, Any]:
         "epilogue/store_lse.cuh": True,
         "epilogue/warpgroup_registers.cuh": not tiling.own_o,
         "epilogue/warpgroup_tma.cuh": tiling.own_o,
+        "mma/global_keys.cuh": has_growth,
         "mma/promote.cuh": tiling.promote_every is not None,
         "mma/sm80.cuh": has_growth,
         "mma/sm90.cuh": not problem.is_fp8,

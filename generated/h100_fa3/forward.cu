@@ -35,6 +35,7 @@
 #include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_lse.cuh"
 #include "fagen/epilogue/warpgroup_tma.cuh"
+#include "fagen/mma/global_keys.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/sm90.cuh"
 #include "fagen/pipe/stream.cuh"
@@ -56,8 +57,12 @@ struct Params {
   fagen::ptx::TensorMap k_map;  // keys
   fagen::ptx::TensorMap v_map;  // values
   fagen::ptx::TensorMap out_map;  // output
+  const T* k;  // keys, read again where exp2 has lost scores
   float* lse;  // natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted
   uint32_t* counters;  // [2], zeros: the next work item, and the CTAs that are done
+  int64_t k_batch_stride;  // elements between neighbours of k along batch
+  int64_t k_row_stride;  // elements between neighbours of k along row
+  int64_t k_head_stride;  // elements between neighbours of k along head
   int32_t batch;  // sequences
   int32_t heads_q;  // query heads
   int32_t heads_per_kv;  // query heads that share one K/V head
@@ -67,7 +72,7 @@ struct Params {
   int32_t heads_abreast;  // (batch, head) pairs that sched/longest_first.cuh runs side by side
   float scale_log2;  // softmax scale * log2(e)
 };
-static_assert(sizeof(Params) == 576, "the launch packs this struct");
+static_assert(sizeof(Params) == 640, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
@@ -179,13 +184,10 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         float part[1][2];
         if (softmax.try_exponentiate<Cfg>(s, part)) return false;
         if (softmax.scale_down(s, part, o_factor)) return true;
-        const auto q_tile = mma::cursor_row_major<Cfg::QTile>(
+        const auto q_rows = mma::cursor_row_major<Cfg::QTile>(
             stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
-        mma::clear(s);
-        mma::gemm<T, Cfg::KTile::kCols>(
-            s, mma::SharedA<smem::Cursor<Cfg::QTile>, 1>{q_tile},
-            mma::SharedB{mma::cursor_col_major<Cfg::KTile>(stream.k_tile(k_at))});
-        __syncwarp();  // all lanes have read K before one releases it
+        const T* keys = item.sequence.k(p, item.work.head_kv) + col0 * p.k_row_stride;
+        mma::scores_of_global_keys<T, 128>(s, q_rows, keys, p.k_row_stride);
       }
       if (hides) item.mask.apply(s, warp_row, query, col0);
       float factor[1][2];
@@ -243,8 +245,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       turns.pass();
       ptx::wgmma_wait<1>();
       mma::pin(s);
+      release_k();  // faster than behind the softmax, with turns
       const bool moved = softmax_of(item, tile, is_last);
-      release_k();
 
       ptx::wgmma_wait<0>();
       mma::pin(o);

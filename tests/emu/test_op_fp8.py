@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fagen
-from fagen.bench.expected import expected, random_inputs
+from fagen.bench.expected import expected, in_full, random_inputs
 from fagen.bench.trial import emulated_trial
 from fagen.ops import reference
 from fagen.ops.op import AttentionOp
@@ -81,6 +81,16 @@ def test_v_of_any_tile_is_transposed(keys: int, columns: int) -> None:
     op = load("shares", **{"schedule.tile.kv": keys, "problem.head_dim_v": columns})
     done = emulated_trial(op, Shape(1, 40, 2 * keys + 13, 2, 1), 0, SEEDS)
     assert done.right, done.deviations
+
+
+@pytest.mark.parametrize("name", ["plain", "e5m2", "packed", "pack_gqa", "pingpong", "blocks", "transposed"])
+def test_scores_that_exp2_loses(name: str) -> None:
+    """Of 8 bits as of 16 (tests/gpu/test_lost_scores.py): they grow by hundreds from tile to tile."""
+    op = load(name, **CASES[name])
+    problem = op.spec.problem
+    inputs = random_inputs(problem, Shape(2, 70, 152, 4, 2), seed=0, device="cpu")
+    exact, _ = reference.attention(problem, *in_full(problem, inputs)[:5], scale=100.0)
+    assert reference.relative_error(op(*inputs, scale=100.0), exact) <= reference.ALLOWED_RELATIVE_ERROR
 
 
 @pytest.mark.parametrize("name", ["plain", "blocks", "packed"])

@@ -8,8 +8,9 @@ namespace fagen::mma {
 
 // Column after column.
 struct InOrder {
-  // The first key of this lane, and how many further the key of its column i of block n is, of kBlocks.
-  __device__ __forceinline__ static int first() { return lane_id() % 4 * 2; }
+  // The first key of a lane, of the four that share rows, and how many further the key of its column i of
+  // block n is, of kBlocks.
+  __device__ __forceinline__ static int first(int lane = lane_id() % 4) { return lane * 2; }
   template <int kBlocks>
   __device__ __forceinline__ static constexpr int key(int n, int i) {
     return 8 * n + i;
@@ -28,7 +29,7 @@ struct InOrder {
 // The first half of the columns are the first two keys of every four, the second half the last two: a lane
 // then has four neighbouring keys, in its two columns of a block and of the block half the columns further.
 struct InFours {
-  __device__ __forceinline__ static int first() { return lane_id() % 4 * 4; }
+  __device__ __forceinline__ static int first(int lane = lane_id() % 4) { return lane * 4; }
   template <int kBlocks>
   __device__ __forceinline__ static constexpr int key(int n, int i) {
     return n % (kBlocks / 2) * 16 + n / (kBlocks / 2) * 2 + i;

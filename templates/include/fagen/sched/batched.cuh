@@ -27,6 +27,12 @@ struct Batched : OneHead {
     return p.lse + (int64_t(batch) * p.heads_q + head) * seqlen_q;
   }
 
+  // A head's first key.
+  template <typename Params>
+  __device__ __forceinline__ auto k(const Params& p, int head) const {
+    return p.k + batch * p.k_batch_stride + head * p.k_head_stride;
+  }
+
   // A head's first row in O.
   template <typename Params>
   __device__ __forceinline__ auto out(const Params& p, int head) const {

@@ -30,6 +30,12 @@ struct Grouped {
   __device__ __forceinline__ QRows q_rows(int head, int query) const { return {query, head, batch}; }
   __device__ __forceinline__ KvRows kv_rows(int head, int row) const { return {row, head, batch}; }
 
+  // A head's first key.
+  template <typename Params>
+  __device__ __forceinline__ auto k(const Params& p, int head) const {
+    return p.k + batch * p.k_batch_stride + head * p.k_head_stride;
+  }
+
   // A group's first row in the LSE, [batch, query heads, seqlen_q], and how far behind that a tile's row is.
   template <typename Params>
   __device__ __forceinline__ float* lse(const Params& p, int head) const {

@@ -45,6 +45,12 @@ struct Packed : OneHead {
     return p.lse + int64_t(head) * tokens_q + begin_q;
   }
 
+  // A head's first key.
+  template <typename Params>
+  __device__ __forceinline__ auto k(const Params& p, int head) const {
+    return p.k + (end_k - seqlen_k) * p.k_row_stride + head * p.k_head_stride;
+  }
+
   // A head's first row in O.
   template <typename Params>
   __device__ __forceinline__ auto out(const Params& p, int head) const {
