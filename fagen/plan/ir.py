@@ -90,6 +90,11 @@ class Tiling:
         return self.scheduler == "persistent_lpt"
 
     @property
+    def releases_k_early(self) -> bool:
+        """v3: whether the next K may come before the softmax. Faster in 8 bits with turns alone (measured)."""
+        return self.is_fp8 and self.pingpong and self.overlap
+
+    @property
     def threads(self) -> int:
         """Threads per CTA."""
         return 32 * (self.load_warps + self.warps)

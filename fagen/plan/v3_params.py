@@ -38,7 +38,7 @@ def forward(plan: Plan) -> tuple[Param, ...]:
     """The fields of the struct that the plan's kernel takes: maps, then pointers, then numbers."""
     problem, by_tma = plan.spec.problem, plan.tiling.own_o  # O leaves by TMA; else through its strides
     is_packed = problem.layout == "thd"
-    again = plan.tiling.growth is not None
+    again = plan.tiling.releases_k_early and plan.tiling.growth is not None
     axes = ("row", "head") if is_packed else ("batch", "row", "head")
     out = replace(OUT, ctype="Out*") if problem.is_fp8 else OUT
     fields = (

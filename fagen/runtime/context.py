@@ -64,7 +64,7 @@ def _attribute(device: int, which: Any) -> int:
 def device_name(device: int) -> str:
     """The device's product name."""
     name = value("asking for a device's name", driver.cuDeviceGetName(128, _handle(device)))
-    return name.rstrip(b"\0").decode()
+    return name.split(b"\0")[0].decode()  # behind which there may be anything
 
 
 def device_uuid(device: int) -> str:

@@ -34,7 +34,7 @@
 #include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_lse.cuh"
 #include "fagen/epilogue/warpgroup_registers.cuh"
-#include "fagen/mma/global_keys.cuh"
+#include "fagen/mma/scores_again.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/sm90.cuh"
 #include "fagen/pipe/stream.cuh"
@@ -55,13 +55,9 @@ struct Params {
   fagen::ptx::TensorMap q_map;  // queries
   fagen::ptx::TensorMap k_map;  // keys
   fagen::ptx::TensorMap v_map;  // values
-  const T* k;  // keys, read again where exp2 has lost scores
   float* lse;  // natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted
   uint32_t* counters;  // [2], zeros: the next work item, and the CTAs that are done
   T* out;  // output
-  int64_t k_batch_stride;  // elements between neighbours of k along batch
-  int64_t k_row_stride;  // elements between neighbours of k along row
-  int64_t k_head_stride;  // elements between neighbours of k along head
   int64_t out_batch_stride;  // elements between neighbours of out along batch
   int64_t out_row_stride;  // elements between neighbours of out along row
   int64_t out_head_stride;  // elements between neighbours of out along head
@@ -140,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     mma::WarpgroupAccumulator<Cfg::kTileKv> s;
     mma::WarpgroupOperand<Cfg::kTileKv> pr;
     mma::WarpgroupAccumulator<Cfg::OTile::kCols> o;
+    sched::Item<Cfg> item;
     attn::Softmax<1> softmax(p.scale_log2);
     float o_factor[1][2];  // what each row of O is to be scaled by, when the P V under way is there
     const pipe::Turns<Cfg::kWarpgroups, kTurnBarrier> turns(warpgroup);
@@ -185,10 +182,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         float part[1][2];
         if (softmax.try_exponentiate<Cfg>(s, part)) return false;
         if (softmax.scale_down(s, part, o_factor)) return true;
-        const auto q_rows = mma::cursor_row_major<Cfg::QTile>(
-            stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
-        const T* keys = item.sequence.k(p, item.work.head_kv) + col0 * p.k_row_stride;
-        mma::scores_of_global_keys<T, 192>(s, q_rows, keys, p.k_row_stride);
+        const uint32_t q_rows = stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes;
+        mma::scores_of_shared_keys<T, Cfg::QTile, Cfg::KTile>(s, q_rows, stream.k_tile(k_at));
       }
       if (hides) item.mask.apply(s, warp_row, query, col0);
       float factor[1][2];
@@ -198,8 +193,6 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       ptx::finish_before_wait(softmax.sum[0][0], softmax.sum[0][1]);
       return moved;
     };
-    sched::Item<Cfg> item;
-
     // Ends the softmax of an item, whose last P V may still be to come: the LSE, and what O is to be scaled by.
     T* to;        // where that O goes
     int to_rows;  // and how many rows there are
@@ -222,6 +215,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
 
     // Prologue: S and P of the first tile.
     if (!next_item(item)) return;
+    softmax = attn::Softmax<1>(p.scale_log2);
     int tile = item.end - 1;
     issue_qk();
     ptx::wgmma_wait<0>();
@@ -248,8 +242,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       turns.pass();
       ptx::wgmma_wait<1>();
       mma::pin(s);
-      release_k();  // faster than behind the softmax, with turns
       const bool moved = softmax_of(item, tile, is_last);
+      release_k();
 
       ptx::wgmma_wait<0>();
       mma::pin(o);

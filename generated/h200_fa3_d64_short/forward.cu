@@ -35,7 +35,7 @@
 #include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_lse.cuh"
 #include "fagen/epilogue/warpgroup_tma.cuh"
-#include "fagen/mma/global_keys.cuh"
+#include "fagen/mma/scores_again.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/sm90.cuh"
 #include "fagen/pipe/stream.cuh"
@@ -56,12 +56,8 @@ struct Params {
   fagen::ptx::TensorMap k_map;  // keys
   fagen::ptx::TensorMap v_map;  // values
   fagen::ptx::TensorMap out_map;  // output
-  const T* k;  // keys, read again where exp2 has lost scores
   float* lse;  // natural-log sum of exp, [batch, heads_q, seqlen_q]; null: not wanted
   uint32_t* counters;  // [2], zeros: the next work item, and the CTAs that are done
-  int64_t k_batch_stride;  // elements between neighbours of k along batch
-  int64_t k_row_stride;  // elements between neighbours of k along row
-  int64_t k_head_stride;  // elements between neighbours of k along head
   int32_t batch;  // sequences
   int32_t heads_q;  // query heads
   int32_t heads_per_kv;  // query heads that share one K/V head
@@ -71,7 +67,7 @@ struct Params {
   int32_t heads_abreast;  // (batch, head) pairs that sched/longest_first.cuh runs side by side
   float scale_log2;  // softmax scale * log2(e)
 };
-static_assert(sizeof(Params) == 640, "the launch packs this struct");
+static_assert(sizeof(Params) == 576, "the launch packs this struct");
 
 struct Cfg {
   static constexpr int kTileQ = 128;    // schedule.tile.q (Br)
@@ -138,6 +134,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     mma::WarpgroupAccumulator<Cfg::kTileKv> s;
     mma::WarpgroupOperand<Cfg::kTileKv> pr;
     mma::WarpgroupAccumulator<Cfg::OTile::kCols> o;
+    sched::Item<Cfg> item;
     attn::Softmax<1> softmax(p.scale_log2);
     float o_factor[1][2];  // what each row of O is to be scaled by, when the P V under way is there
 
@@ -182,10 +179,8 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         float part[1][2];
         if (softmax.try_exponentiate<Cfg>(s, part)) return false;
         if (softmax.scale_down(s, part, o_factor)) return true;
-        const auto q_rows = mma::cursor_row_major<Cfg::QTile>(
-            stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
-        const T* keys = item.sequence.k(p, item.work.head_kv) + col0 * p.k_row_stride;
-        mma::scores_of_global_keys<T, 64>(s, q_rows, keys, p.k_row_stride);
+        const uint32_t q_rows = stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes;
+        mma::scores_of_shared_keys<T, Cfg::QTile, Cfg::KTile>(s, q_rows, stream.k_tile(k_at));
       }
       if (hides) item.mask.apply(s, warp_row, query, col0);
       float factor[1][2];
@@ -195,8 +190,6 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       ptx::finish_before_wait(softmax.sum[0][0], softmax.sum[0][1]);
       return moved;
     };
-    sched::Item<Cfg> item;
-
     // Ends the softmax of an item, whose last P V may still be to come: the LSE, and what O is to be scaled by.
     Cfg::Sequence::QRows to;  // where that O goes
     auto finish = [&] {
@@ -217,6 +210,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
 
     // Prologue: S and P of the first tile.
     if (!next_item(item)) return;
+    softmax = attn::Softmax<1>(p.scale_log2);
     int tile = item.end - 1;
     issue_qk();
     ptx::wgmma_wait<0>();

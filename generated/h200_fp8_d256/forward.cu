@@ -38,7 +38,7 @@
 #include "fagen/attn/softmax.cuh"
 #include "fagen/epilogue/store_lse.cuh"
 #include "fagen/epilogue/warpgroup_registers.cuh"
-#include "fagen/mma/global_keys.cuh"
+#include "fagen/mma/scores_again.cuh"
 #include "fagen/mma/sm80.cuh"
 #include "fagen/mma/sm90_fp8.cuh"
 #include "fagen/pipe/stream.cuh"
@@ -162,6 +162,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
     mma::WarpgroupOperand8<Cfg::kTileKv> pr;
     mma::WarpgroupAccumulator<Cfg::OTile::kCols> o;
     Cfg::Descales descales;
+    sched::Item<Cfg> item;
     Cfg::Softmax softmax(p.scale_log2);
     float o_factor[1][2];  // what each row of O is to be scaled by, when the P V under way is there
     const pipe::Turns<Cfg::kWarpgroups, kTurnBarrier> turns(warpgroup);
@@ -208,10 +209,9 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
         float part[1][2];
         if (softmax.try_exponentiate<Cfg>(s, part)) return false;
         if (softmax.scale_down(s, part, o_factor)) return true;
-        const auto q_rows = mma::cursor_row_major<Cfg::QTile>(
-            stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes);
+        const uint32_t q_rows = stream.q_tile(q_at, warpgroup) + warp_row * Cfg::QTile::kRowBytes;
         const T* keys = item.sequence.k(p, item.work.head_kv) + col0 * p.k_row_stride;
-        mma::scores_of_global_keys<T, 256, Cfg::KeyOrder>(s, q_rows, keys, p.k_row_stride);
+        mma::scores_of_global_keys<T, Cfg::QTile, 256, Cfg::KeyOrder>(s, q_rows, keys, p.k_row_stride);
       }
       if (hides) item.mask.apply<Cfg::KeyOrder>(s, warp_row, query, col0);
       float factor[1][2];
@@ -221,8 +221,6 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       ptx::finish_before_wait(softmax.sum[0][0], softmax.sum[0][1]);
       return moved;
     };
-    sched::Item<Cfg> item;
-
     // Ends the softmax of an item, whose last P V may still be to come: the LSE, and what O is to be scaled by.
     Out* to;      // where that O goes
     int to_rows;  // and how many rows there are
@@ -273,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       turns.pass();
       ptx::wgmma_wait<1>();
       mma::pin(s);
-      release_k();  // faster than behind the softmax, with turns
+      release_k();
       const bool moved = softmax_of(item, tile, is_last);
 
       ptx::wgmma_wait<0>();

@@ -85,7 +85,8 @@ class FakeDriver:
         return self._answer("cuDeviceGet", ordinal)
 
     def cuDeviceGetName(self, length, device):
-        return self._answer("cuDeviceGetName", self.devices[device][0].encode().ljust(length, b"\0"))
+        name = self.devices[device][0].encode() + b"\0"
+        return self._answer("cuDeviceGetName", name.ljust(length // 2, b"\0").ljust(length))  # as seen
 
     def cuDeviceGetAttribute(self, attribute, device):
         known = real.CUdevice_attribute

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 _TURNS = "the order of the warpgroups' products decides the time they take, and no number"
 
-_READ = "K is not read after its products: scores that are computed again read global memory"
+_FIRST = "of an item's first tile K is not read again: the row maxima are always looked for"
 
 _ORDER = "the emulator's CTAs run one after the other here: the K/V tiles before have added"
 
 ACCEPTED: dict[str, str] = {  # by str(Site)
-    "v3/forward.cu: `release_k();`: release_k: earlier": _READ,
+    "v3/forward.cu: `release_k();`: release_k: earlier": _FIRST,
     "v3/forward.cu: `turns.wait();`: wait: later": _TURNS,
     "v3/forward.cu: `turns.wait();` (2): wait: delete": _TURNS
     + "; no turn follows, and the barrier ends with its CTA",

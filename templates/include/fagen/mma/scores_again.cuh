@@ -1,4 +1,4 @@
-// Scores of a warp once more, when shared memory has their keys no longer.
+// Scores of a warp, S = Q K^T of 16 rows of Q in shared memory, computed again where they are lost.
 #pragma once
 
 #include "fagen/base/grid.cuh"
@@ -9,11 +9,22 @@
 
 namespace fagen::mma {
 
-// S = Q K^T of 16 rows of Q, in shared memory, and of as many keys as S has columns, in global memory: of
-// kColumns columns, `row_stride` elements apart. Block by block of S, as registers are few: it is rare.
-template <typename T, int kColumns, typename KeyOrder = InOrder, typename QCursor, int kN>
-__device__ __forceinline__ void scores_of_global_keys(float (&s)[1][kN][4], const QCursor& q, const T* keys,
+// With the tile of K that is still in shared memory, and which the warp has read when this returns.
+template <typename T, typename QTile, typename KTile, int kN>
+__device__ __forceinline__ void scores_of_shared_keys(float (&s)[1][kN][4], uint32_t q_rows,
+                                                      uint32_t k_tile) {
+  clear(s);
+  gemm<T, KTile::kCols>(s, SharedA<smem::Cursor<QTile>, 1>{cursor_row_major<QTile>(q_rows)},
+                        SharedB{cursor_col_major<KTile>(k_tile)});
+  __syncwarp();
+}
+
+// With keys in global memory, of kColumns columns and `row_stride` elements apart. Block by block of S, as
+// registers are few: it is rare.
+template <typename T, typename QTile, int kColumns, typename KeyOrder, int kN>
+__device__ __forceinline__ void scores_of_global_keys(float (&s)[1][kN][4], uint32_t q_rows, const T* keys,
                                                       int64_t row_stride) {
+  const SharedA<smem::Cursor<QTile>, 1> q{cursor_row_major<QTile>(q_rows)};
   constexpr int kStep = 32 / sizeof(T), kWord = 4 / sizeof(T);  // elements of a product, and of a register
   const int column = lane_id() / 4;                             // of a block
 #pragma unroll
@@ -24,7 +35,7 @@ __device__ __forceinline__ void scores_of_global_keys(float (&s)[1][kN][4], cons
 #pragma unroll 1
     for (int k = 0; k < kColumns; k += kStep) {
       FragmentA<1> a;
-      SharedA<QCursor, 1>{q}.fragment(a, k);
+      q.fragment(a, k);
       uint32_t b[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
