@@ -91,7 +91,7 @@ class Tiling:
 
     @property
     def releases_k_early(self) -> bool:
-        """v3: whether the next K may come before the softmax. Faster in 8 bits with turns alone (measured)."""
+        """v3: whether the next K may come before the softmax. Faster in 8 bits with turns alone."""
         return self.is_fp8 and self.pingpong and self.overlap
 
     @property
