@@ -212,7 +212,6 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
 
     // Prologue: S and P of the first tile.
     if (!next_item(item)) return;
-    softmax = attn::Softmax<1>(p.scale_log2);
     int tile = item.end - 1;
     issue_qk();
     ptx::wgmma_wait<0>();
