@@ -1,4 +1,4 @@
-"""Scores that exp2 in fp32 loses are computed again, from the keys in global memory, wherever those lie."""
+"""Scores that exp2 in fp32 loses are computed again, wherever a kernel finds the keys by then."""
 
 from __future__ import annotations
 
