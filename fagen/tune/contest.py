@@ -18,6 +18,8 @@ from fagen.tune.rank import Entrant
 FIRST_ROUNDS = 5  # of each variant
 LAST_ROUNDS = 20  # at least, of a winner
 MOST_ROUNDS = 40
+LEAST_ROUNDS = 3  # of slow kernels, whose times differ the less
+VARIANT_SECONDS = 1.0  # that a variant may keep the GPU busy, if that leaves it so many rounds
 BATCH = 7  # variants timed beside one reference: what is lost with a batch that is cut off
 BATCH_SECONDS = 3.0  # that a batch may keep the GPU busy, if that leaves it a variant
 REPEATS = 3  # times that a round runs a kernel: there, back, and to warm up
@@ -41,7 +43,9 @@ class Contest:
         self._slower: list[str] = []  # no longer in it, the fastest first
         self._reference = self._field[0]
         self._latest: dict[str, Record] = {}  # of each entrant that was timed
-        self._rounds = FIRST_ROUNDS if len(self._field) > 2 else LAST_ROUNDS
+        affordable = int(VARIANT_SECONDS / (entrants[0].predicted * REPEATS))
+        self._most = min(max(affordable, LEAST_ROUNDS), MOST_ROUNDS)  # rounds
+        self._rounds = min(FIRST_ROUNDS if len(self._field) > 2 else LAST_ROUNDS, self._most)
         self._recall()
 
     @property
@@ -85,8 +89,8 @@ class Contest:
         ordered = sorted(self._field, key=self._ratio)
         half = -(-len(ordered) // 2)
         self._field, self._slower = ordered[:half], ordered[half:] + self._slower
-        self.settled = half == 1 and self._rounds >= LAST_ROUNDS
-        self._rounds = min(2 * self._rounds, MOST_ROUNDS)
+        self.settled = half == 1 and self._rounds >= min(LAST_ROUNDS, self._most)
+        self._rounds = min(2 * self._rounds, self._most)
         self._recall()
 
     def _drop(self, key: str, problem: str) -> None:

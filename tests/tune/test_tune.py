@@ -93,6 +93,17 @@ def test_rounds_double_while_the_field_halves(bench, mine) -> None:
     assert [len(of) for of in names.values()] == sorted((len(of) for of in names.values()), reverse=True)
 
 
+@pytest.mark.parametrize(("length", "first", "last"), [(2**14, 5, 40), (2**19, 5, 5), (2**20, 3, 3)])
+def test_slow_kernels_have_fewer_rounds(bench, mine, length: int, first: int, last: int) -> None:
+    """A second's, but three: 40 of 2**20 keys would keep a GPU busy for hours."""
+    workers = FakeWorkers()
+    long = NamedShape("long", {}, Shape(1, length, length, 1, 1))
+    (outcome,) = bench.tune(mine(), workers=workers, shapes=[long])
+    rounds = [batch.rounds for batch in workers.batches]
+    assert (rounds[0], rounds[-1]) == (first, last)
+    assert rounds == sorted(rounds) and not outcome.cut_short
+
+
 def test_the_spec_as_it_stands_wins_where_nothing_is_faster(bench, mine) -> None:
     class Slow(FakeWorkers):
         def seconds(self, spec: Spec, shape: Shape, direction: str) -> float:
