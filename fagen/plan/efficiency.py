@@ -40,6 +40,7 @@ class Wgmma:
     contention: float = 0.46  # how much slower softmax goes beside products: both use the registers
     drain: float = 326  # cycles from the end of a product on the tensor core to its use
     handoff: float = 21.4  # cycles from an event (a barrier, a shuffle) to the waiter's next step
+    split_row: float = 10.7  # cycles of TMA for a row of K or V, where rows are no whole sectors of 32 bytes
     load_latency: float = 683  # cycles from L2's last byte of a TMA load to its use
     item: float = 382  # cycles of a math role between two work items: sums, LSE, the next item's place
     store: float = 22.2  # instructions' time for each element of O: through shared memory, to its rows

@@ -28,7 +28,7 @@ warps_dq = _symbol("warps_dq")
 ds_stages = _symbol("ds_stages")
 
 # What a family pads the columns of a head to.
-PADDING = {"v2": "a multiple of 16", "v2 backward": "a multiple of 32", "v3": "64, 96, 128, 192 or 256"}
+PADDING = {"v2": "a multiple of 16", "v2 backward": "a multiple of 32", "v3": "a multiple of 32, at least 64"}
 
 _TILES = {
     Br: "rows of Q per CTA (tile.q)",

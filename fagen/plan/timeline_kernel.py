@@ -13,6 +13,7 @@ from fagen.plan.efficiency import Wgmma
 from fagen.plan.ir import Plan
 
 ROWS = 64  # rows of Q that a warpgroup owns
+SECTOR = 32  # bytes that L2 hands out at once
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Kernel:
     dim: int
     dim_v: int
     element_bytes: int
+    split_k: bool  # rows of K that begin in the middle of a sector
+    split_v: bool
     stages: int
     q_stages: int
     pingpong: bool
@@ -71,7 +74,7 @@ def _cut(q: int, row: int, kv: int) -> float:
 def kernel(plan: Plan, costs: Wgmma) -> Kernel:
     """The kernel of a v3 plan on a device of this efficiency. Raises PlanError for another family."""
     spec, tiling, device = plan.spec, plan.tiling, plan.device
-    per_sm = 1 / (device.sms * device.clock_hz)
+    per_sm, element = 1 / (device.sms * device.clock_hz), DTYPES[spec.problem.dtype].bytes
     if spec.family != "v3":
         raise PlanError(f"{spec.name}: family is {spec.family!r}; allowed with a timeline: 'v3'")
     return Kernel(
@@ -79,7 +82,9 @@ def kernel(plan: Plan, costs: Wgmma) -> Kernel:
         kv=tiling.kv,
         dim=plan.dim,
         dim_v=plan.dim_v,
-        element_bytes=DTYPES[spec.problem.dtype].bytes,
+        element_bytes=element,
+        split_k=spec.problem.head_dim * element % SECTOR > 0,
+        split_v=spec.problem.dim_v * element % SECTOR > 0,
         stages=tiling.stages,
         q_stages=tiling.q_stages,
         pingpong=tiling.pingpong,

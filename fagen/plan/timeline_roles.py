@@ -153,12 +153,13 @@ class _Run:
 
     def load_kv(self, what: str, tile: int) -> _Role:
         k = self.kernel
-        empty, full, columns = {
-            "K": (self.k_empty, self.k_full, k.dim),
-            "V": (self.v_empty, self.v_full, k.dim_v),
+        empty, full, columns, is_split = {
+            "K": (self.k_empty, self.k_full, k.dim, k.split_k),
+            "V": (self.v_empty, self.v_full, k.dim_v, k.split_v),
         }[what]
-        size = k.kv * columns * k.element_bytes / k.cluster
-        yield from self.fetch(what, tile, L2, size / k.l2_bytes, empty[tile - k.stages], full[tile])
+        row = max(columns * k.element_bytes / k.l2_bytes, is_split * k.costs.split_row)
+        cycles = k.kv / k.cluster * row
+        yield from self.fetch(what, tile, L2, cycles, empty[tile - k.stages], full[tile])
 
     def fetch(self, what: str, tile: int, source: str, cycles: float, empty: _Signal, full: _Signal) -> _Role:
         yield from self.wait(LOAD, STALL, tile, empty)

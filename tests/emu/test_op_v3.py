@@ -65,6 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
     "window": {"problem.mask": {"window": [20, 3]}},
     "window_left": {"problem.mask": {"window": [0, None]}},
     "o_from_registers": TWO_WARPGROUPS | {"problem.head_dim": 256, "schedule.tile.kv": 64},
+    "panels_of_32_columns": {"problem.head_dim": 160, "problem.head_dim_v": 224, "problem.mask": "causal"},
     "padded_columns": {"problem.head_dim": 72, "problem.head_dim_v": 40, "problem.dtype": "fp16"},
 }
 

@@ -184,13 +184,13 @@ def test_every_head_dim_has_a_plan(v3_spec):
         for mask in ("none", "causal"):
             found = plan(v3_spec(head_dim=head_dim, mask=mask))
             assert all(account.fits for account in found.accounts), head_dim
-            assert found.dim >= head_dim and found.dim in (64, 96, 128, 192, 256)
+            assert found.dim >= head_dim and found.dim in range(64, 257, 32)
             assert found.tiling.q == 16 * found.tiling.warps
 
 
 def test_queries_and_values_are_padded_each_on_their_own(v3_spec):
     found = plan(v3_spec(head_dim=136, head_dim_v=72))
-    assert (found.dim, found.dim_v) == (192, 96)
+    assert (found.dim, found.dim_v) == (160, 96)
 
 
 @pytest.mark.parametrize(
