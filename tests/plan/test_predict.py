@@ -260,8 +260,8 @@ def test_v3_predicts_what_was_measured_where_four_query_heads_share_keys():
     assert predict(p, Shape(2, 8192, 8192, 32, 8)).tflops == pytest.approx(777, rel=0.1)
 
 
-# Microseconds on an H200 of 32 sequences of 1024 tokens, 16 heads, no mask: rows of 144 and 208 bytes, which cut
-# the 32 bytes that L2 hands out at once, and rows that do not.
+# Microseconds on an H200 of 32 sequences of 1024 tokens, 16 heads, no mask: rows of 144 and 208 bytes, which
+# cut the 32 bytes that L2 hands out at once, and rows that do not.
 SECTORS = [
     (72, {"q": 128, "kv": 128}, 451),
     (72, {"q": 192, "kv": 64}, 380),
