@@ -13,8 +13,8 @@ from fagen.plan.ir import Barrier, Buffer, Tiling
 from fagen.plan.v3_budget import BUDGET, LOAD_THREADS, register_file
 from fagen.spec.model import Growth, Spec
 
-# What a head lacks of them TMA fills with zeros. Panels have 128 or 64 bytes, if of 16 bits. Narrower ones cost
-# as much as they save: 80 columns are 5% slower to 4% faster than 96, and 112 are slower than 128.
+# What a head lacks of them TMA fills with zeros. Panels have 128 or 64 bytes, if of 16 bits. Narrower ones
+# cost as much as they save: 80 columns are 5% slower to 4% faster than 96, and 112 are slower than 128.
 COLUMNS = (64, 96, 128, 160, 192, 224, 256)
 WARPGROUP_ROWS = 64
 WARPGROUPS = (1, 2, 3)
