@@ -60,6 +60,8 @@ class Tuner:
         A winner is in the store and in a spec file when it is yielded. Raises TuneError where nothing fits
         for any question; KeyboardInterrupt, after which a rerun goes on from what was timed.
         """
+        for note in _idle_lists(questions):
+            self.watch.note(note)
         specs = [spec for question in questions for spec in question.specs.values()]
         has_backward = any("backward" in spec.problem.passes for spec in specs)
         budget = self.budget.part(0.5) if has_backward else self.budget
@@ -159,6 +161,19 @@ class Tuner:
 
 def _name(outcome: Outcome, winner: Winner) -> str:
     return tuned_name(winner.variant.base, outcome.question.name)
+
+
+def _idle_lists(questions: Sequence[Question]) -> Iterator[str]:
+    """Which specs have lists for a pass that they do not have."""
+    forwards = {
+        base: [key for key in spec.tune if key.startswith("backward.")]
+        for question in questions
+        for base, spec in question.specs.items()
+        if "backward" not in spec.problem.passes
+    }
+    for base, keys in forwards.items():
+        if keys:
+            yield f"{base}: the lists for {', '.join(keys)} are not tried: problem.passes is [forward]"
 
 
 def _backward(question: Question, winner: Winner) -> list[Question]:

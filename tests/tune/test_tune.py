@@ -23,6 +23,7 @@ from fagen.tune.job import Timing
 from fagen.tune.journal import records
 from fagen.tune.space import space
 from fagen.tune.store import Store
+from fagen.tune.watch import Silent
 
 SHORT = NamedShape("short", {"problem.mask": "causal"}, Shape(4, 1024, 1024, 8, 8))
 FULL = NamedShape("full", {"problem.mask": "none"}, Shape(2, 4096, 4096, 8, 8))
@@ -391,6 +392,25 @@ def test_the_backward_is_tuned_on_the_winner_of_the_forward(bench, mine) -> None
     assert "# forward: " in text and "# backward: " in text
     again = FakeWorkers()
     assert all(outcome.stored for outcome in bench.tune(spec, workers=again)) and not again.batches
+
+
+class Noting(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize("passes", [["forward"], ["forward", "backward"]])
+def test_lists_for_a_pass_that_a_spec_does_not_have_are_named(bench, mine, passes: list[str]) -> None:
+    problem = {"dtype": "bf16", "head_dim": 64, "mask": "causal", "passes": passes}
+    spec = mine(problem=problem, tune={"tile.kv": [64, 128], "backward.tile.q": [32, 64]})
+    twin = NamedShape("twin", SHORT.problem, SHORT.shape)
+    watch = Noting()
+    bench.tune(spec, workers=FakeWorkers(), shapes=[SHORT, twin], watch=watch)
+    idle = "mine: the lists for backward.tile.q are not tried: problem.passes is [forward]"
+    assert watch.notes == [idle] * (passes == ["forward"])
 
 
 def test_several_specs_compete_and_the_fastest_as_it_stands_is_what_is_beaten(bench, mine) -> None:
