@@ -14,6 +14,7 @@ from fagen.plan.ir import Plan
 
 ROWS = 64  # rows of Q that a warpgroup owns
 SECTOR = 32  # bytes that L2 hands out at once
+STEP = 32  # bytes of a row of a factor that a wgmma takes
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Kernel:
 
     warpgroups: int
     kv: int  # rows of a K or V tile
-    dim: int
+    dim: int  # columns of Q and K that are multiplied: not those that pad a tile
     dim_v: int
     element_bytes: int
     split_k: bool  # rows of K that begin in the middle of a sector
@@ -80,7 +81,7 @@ def kernel(plan: Plan, costs: Wgmma) -> Kernel:
     return Kernel(
         warpgroups=tiling.q // ROWS,
         kv=tiling.kv,
-        dim=plan.dim,
+        dim=-(-spec.problem.head_dim * element // STEP) * STEP // element,
         dim_v=plan.dim_v,
         element_bytes=element,
         split_k=spec.problem.head_dim * element % SECTOR > 0,

@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(Cfg::kThreads, 1)
       stream.k.wait_full(k_at);
       mma::pin(s);
       ptx::wgmma_fence();
-      mma::issue_qk<T, Cfg::QTile, Cfg::KTile>(s, stream.q_tile(q_at, warpgroup), stream.k_tile(k_at));
+      mma::issue_qk<T, Cfg::QTile, Cfg::KTile, 128>(s, stream.q_tile(q_at, warpgroup), stream.k_tile(k_at));
       ptx::wgmma_commit();
     };
     auto issue_pv = [&](bool accumulate) {

@@ -42,14 +42,14 @@ __device__ __forceinline__ constexpr smem::Swizzle swizzle_of() {
 
 inline constexpr int kStepBytes = 32;  // of a row of a K-major operand that one wgmma multiplies
 
-// S = Q K^T with Q a tile [64][d] and K a tile [Bc][d].
-template <typename T, typename QTile, typename KTile>
+// S = Q K^T with Q a tile [64][d] and K a tile [Bc][d], which have zeros from column kColumns on.
+template <typename T, typename QTile, typename KTile, int kColumns>
 __device__ __forceinline__ void issue_qk(WarpgroupAccumulator<KTile::kRows>& s, uint32_t q_tile,
                                          uint32_t k_tile) {
   const uint64_t q = smem::descriptor(ptx::fresh(q_tile), 0, 8 * QTile::kRowBytes, swizzle_of<QTile>());
   const uint64_t k = smem::descriptor(ptx::fresh(k_tile), 0, 8 * KTile::kRowBytes, swizzle_of<KTile>());
 #pragma unroll
-  for (int step = 0; step < KTile::kWidth / kStepBytes; ++step) {
+  for (int step = 0; step * kStepBytes < kColumns * KTile::kElementBytes; ++step) {
     constexpr int kPerPanel = KTile::kRowBytes / kStepBytes;
     const int panel = step / kPerPanel, bytes = step % kPerPanel * kStepBytes;
     ptx::wgmma<T, T>(registers(s), smem::advance(q, panel * QTile::kPanelBytes + bytes),
