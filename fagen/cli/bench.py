@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from fagen.bench.shapes import NamedShape, paper_shapes, read_shapes
 from fagen.cli.console import table_console
 from fagen.cli.options import SpecsArgument, in_a_directory
 from fagen.cli.progress import track
+from fagen.plan.launch import INT32_MAX
 from fagen.spec.load import load_spec
 from fagen.spec.model import Spec
 
@@ -116,10 +118,12 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 
 def parse_seqlens(text: str) -> tuple[int, ...]:
-    """`2048,8192` as lengths, each once. Raises `typer.BadParameter` for all but whole numbers from 1."""
+    """`2048,8192` as lengths, each once. Raises `typer.BadParameter` for all but 1 to INT32_MAX."""
     numbers = [part.strip() for part in text.split(",")]
-    if not all(number.isdecimal() and int(number) for number in numbers):
-        raise typer.BadParameter(f"{text}: want whole numbers from 1, e.g. 2048,8192", param_hint="--seqlens")
+    if not all(re.fullmatch(r"\d{1,10}", number) and 1 <= int(number) <= INT32_MAX for number in numbers):
+        raise typer.BadParameter(
+            f"{text}: want whole numbers from 1 to {INT32_MAX}, e.g. 2048,8192", param_hint="--seqlens"
+        )
     return tuple(dict.fromkeys(map(int, numbers)))
 
 

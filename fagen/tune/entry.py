@@ -60,7 +60,7 @@ class Entry:
         return bucket(self.shape)
 
 
-_SHAPE, _WHERE = TypeAdapter(Shape), TypeAdapter(Where)
+_SHAPE, _WHERE, _ENTRY = TypeAdapter(Shape), TypeAdapter(Where), TypeAdapter(Entry)
 
 
 def bucket(shape: Shape) -> Shape:
@@ -120,8 +120,8 @@ def from_json(data: Mapping[str, Any]) -> Entry:
 
     Raises one of DAMAGE for what it did not make.
     """
-    return Entry(
-        **{
+    return _ENTRY.validate_python(
+        {
             **data,
             "problem": load_spec({**data["spec"], "problem": data["problem"]}).problem,
             "shape": shape_of(data["shape"]),

@@ -107,6 +107,12 @@ class Process:
             self._kill()
 
     def _wait(self) -> None:
+        self._come_up()
+        if not self._process.is_alive():  # it ended while it had nothing to do: no call is to blame
+            self._kill()
+            self._come_up()
+
+    def _come_up(self) -> None:
         self._begin()
         if not self._is_up:
             try:
@@ -149,10 +155,10 @@ class Process:
         return message
 
     def _kill(self) -> None:
-        self._pipe = None
         with suppress(AttributeError, ValueError):  # there is none, or not yet
             self._process.kill()
             self._process.join(END)
+        self._pipe = None
 
 
 def _epitaph(code: int | None) -> str:
@@ -198,17 +204,16 @@ def alive() -> None:
 
 
 def _serve(watcher: Connection, first: bytes) -> None:
+    """Do what is asked, until nobody is there who asks or hears the answer."""
     global _watcher, _last, _told
     _watcher = watcher
     threading.Thread(target=_end_with_parent, daemon=True).start()
     request = first
-    while True:
-        _last, _told = _At(None), time.monotonic()
-        watcher.send(_done(request))
-        try:
+    with suppress(EOFError, OSError):  # the second where an answer is left unread
+        while True:
+            _last, _told = _At(None), time.monotonic()
+            watcher.send(_done(request))
             request = watcher.recv_bytes()
-        except EOFError:
-            return
 
 
 def _done(request: bytes) -> _Returned | _Raised | Fault:

@@ -23,8 +23,8 @@ INFIX = "_tuned_"  # between the name of a spec and that of a shape
 
 
 def tuned_name(origin: str, shape: str) -> str:
-    """Name of what `origin` becomes for a named shape, as specs are named."""
-    name = re.sub(r"[^a-z0-9]+", "_", f"{origin}{INFIX}{shape}".lower())
+    """Name of what `origin` becomes for a named shape, as specs are named; that of no other shape."""
+    name = re.sub(r"[^a-z0-9_]+", "_", f"{origin}{INFIX}{shape}".lower())
     return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 9].rstrip('_')}_{digest(name, 8)}"
 
 

@@ -99,6 +99,19 @@ def test_every_new_process_starts_the_same_way():
     own.close()
 
 
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_no_call_is_to_blame_for_a_process_that_ended_before_it(is_awaited):
+    own = Process(fake_work.start_3)
+    own.begin()
+    if is_awaited:
+        own.wait()
+    assert own._pipe and (is_awaited or own._pipe.poll(20))  # it is up
+    own._process.kill()
+    own._process.join()
+    assert own.call(fake_work.index) == 3
+    own.close()
+
+
 def test_a_closed_one_stays_closed(own):
     own.call(os.getpid)
     own.close()
@@ -126,6 +139,17 @@ def test_no_process_is_left(ending):
     while living(first.pid):
         assert time.monotonic() < until, living(first.pid)
         time.sleep(0.05)
+
+
+def test_who_is_not_heard_any_more_ends_without_a_word(capfd):
+    """The answer of its start is still unread then: no end of a file, but a connection that is reset."""
+    own = Process(fake_work.start_3)
+    own.begin()
+    assert own._pipe and own._pipe.poll(20)
+    own._pipe.close()
+    own._process.join(20)
+    assert own._process.exitcode == 0
+    assert capfd.readouterr().err == ""
 
 
 def living(group: int) -> list[str]:

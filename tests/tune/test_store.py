@@ -107,6 +107,12 @@ def test_a_bucket_is_its_own_bucket() -> None:
         ({"seconds": float("nan")}, "damaged"),
         ({"seconds": 10**400}, "damaged"),
         ({"seconds": None, "nonsense": 1}, "damaged"),
+        ({"budget": "long"}, "damaged"),
+        ({"budget": [60]}, "damaged"),
+        ({"rank": "first"}, "damaged"),
+        ({"timed": None}, "damaged"),
+        ({"beat": None}, "damaged"),
+        ({"measured": 5}, "damaged"),
     ],
 )
 def test_an_entry_of_other_circumstances_is_ignored_with_a_note(

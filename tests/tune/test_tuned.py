@@ -22,6 +22,11 @@ def test_a_name_leads_back_to_its_shape(origin: str, named: NamedShape) -> None:
     assert tuned_for(name, [*MODELS, *LONG]) is named
 
 
+def test_shapes_of_other_names_have_files_of_other_names() -> None:
+    shapes = ["a_b", "a__b", "a___b", "a_b_", "ab", *("a" * 62 + end for end in ("_b", "__", "_"))]
+    assert len({tuned_name("mine", shape) for shape in shapes}) == len(shapes)
+
+
 @pytest.mark.parametrize("name", ["h200_fa3", "h200_fa3_tuned", "h200_fa3_tuned_mine", MODELS[0].name])
 def test_other_names_lead_nowhere(name: str) -> None:
     assert tuned_for(name, MODELS) is None
