@@ -46,7 +46,7 @@ def test_the_map_is_the_drivers(asked):
     assert [mode.name.split("CU_TENSOR_MAP_")[1] for mode in modes] == [
         "INTERLEAVE_NONE",
         "SWIZZLE_128B",
-        "L2_PROMOTION_L2_256B",
+        "L2_PROMOTION_L2_128B",
         "FLOAT_OOB_FILL_NONE",
     ]
 
