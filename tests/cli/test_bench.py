@@ -47,7 +47,7 @@ def test_without_a_gpu_it_says_what_to_do(fagen, a100):
     assert "fagen doctor" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["", "2048,", "0", "-1", "2k"])
+@pytest.mark.parametrize("text", ["", "2048,", "0", "-1", "2k", "2147483648", "9" * 5000], ids=range(7))
 def test_lengths_that_are_none_are_a_usage_error(fagen, a100, text):
     result = fagen("bench", a100, f"--seqlens={text}")
     assert result.exit_code == 2
